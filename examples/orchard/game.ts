@@ -43,7 +43,7 @@ const directions = [
 
 export type Orchard = ReturnType<typeof createOrchard>
 
-/** A new game, whatever was played before. The seed determines all its random numbers. */
+/** A new game, independent of earlier ones. The seed determines all its random numbers. */
 export function createOrchard(seed: number) {
   const orchard = createWorld({ player: 0, random: randomOf(seed) })
   orchard.player = addEntity(orchard)
@@ -116,7 +116,7 @@ export function sting(orchard: Orchard): void {
   Basket.apples[player]! += Basket.gained[player]!
 }
 
-/** Runs last: what the player sees next. */
+/** Runs last: writes the player's next observation. */
 export function look(orchard: Pick<Orchard, 'player'>): void {
   const { player } = orchard
   const apple = nearest(player, query(orchard, [Apple, Position]))

@@ -191,7 +191,7 @@ export interface Learner {
 /** Takes back what an update wrote to some columns, so that the state before the update needs no copy of them. */
 export interface Undo {
   readonly columns: readonly Column[]
-  /** From now on, what is overwritten is kept; what was kept before is forgotten. */
+  /** From now on, keeps overwritten values; values kept before are dropped. */
   begin(): void
   takeBack(): void
 }

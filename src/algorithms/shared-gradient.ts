@@ -16,7 +16,7 @@ export interface SharedInput {
 /** A gradient that several processes can compute, a share each. */
 export interface SharedGradient {
   readonly inputs: Readonly<Record<string, SharedInput>>
-  /** What else it depends on. */
+  /** Its other inputs. */
   readonly numbers: readonly number[]
   /** Number of shares that have slots. */
   readonly numShares: number

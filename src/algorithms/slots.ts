@@ -66,7 +66,7 @@ export interface Descent extends Range {
   readonly optimizer: OptimizerColumns
 }
 
-/** What a learner's slots need of it. */
+/** The part of a learner that its slots use. */
 export interface SlotsParts {
   /** The algorithm, for errors. */
   readonly id: string

@@ -14,7 +14,7 @@ import { checkGiven, InputError, show, thrownText, unknownWord } from './errors.
 import { resolveSettings, type Settings, type SettingValues } from './settings.ts'
 import type { FolderOrigin } from './trust.ts'
 
-/** Who names a module: the caller, whose modules run, or a folder, whose modules `trust.ts` must admit. */
+/** The origin of a module's name: the caller, whose modules run, or a folder, whose modules `trust.ts` must admit. */
 export type ModuleOrigin = 'caller' | FolderOrigin
 
 /** The serializable part of a definition, as JSON. */

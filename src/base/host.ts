@@ -1,4 +1,4 @@
-/** What a program needs from its process. A page has another body (`host.page.ts`). */
+/** The parts of the process that a program uses. A page has another body (`host.page.ts`). */
 
 /** The runtime and its version, as checkpoints record it. */
 export const runtime: string = process.version

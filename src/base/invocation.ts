@@ -4,7 +4,7 @@ import { keysOfToday } from './former-names.ts'
 import { isPair } from './pair.ts'
 import { parseSetting, type Settings, type SettingValues } from './settings.ts'
 
-/** What a command receives. */
+/** The inputs of a command. */
 export interface Invocation {
   /** The words after the command's name. */
   readonly words: readonly string[]

@@ -81,7 +81,7 @@ async function trustedModules(): Promise<Map<string, string>> {
   return new Map(modules as [string, string][])
 }
 
-/** The path of a module. Modules without one (data:, http:, built-in) never run: nobody could have read them. */
+/** The path of a module. Modules without one (data:, http:, built-in) never run, because the user cannot have read them. */
 async function placeOf(subject: string, module: string): Promise<string> {
   let path: string
   try {

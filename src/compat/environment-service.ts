@@ -10,7 +10,7 @@ export interface ResetResult<O> {
   readonly info?: Readonly<Record<string, unknown>>
 }
 
-/** What an environment's step returns. */
+/** The result of an environment's step. */
 export interface StepResult<O> extends ResetResult<O> {
   /** Null if unknown; a list if the action was one of several answers. */
   readonly reward: number | null | readonly number[]
@@ -19,7 +19,7 @@ export interface StepResult<O> extends ResetResult<O> {
   readonly truncated: boolean
 }
 
-/** An environment that may answer later. When the signal aborts, nobody waits for the answer any longer. */
+/** An environment that may answer later. When the signal aborts, the answer is no longer needed. */
 export interface EnvironmentService<O = unknown, A = unknown> {
   reset(options: { readonly seed?: number }, signal: AbortSignal): ResetResult<O> | Promise<ResetResult<O>>
   step(action: A, signal: AbortSignal): StepResult<O> | Promise<StepResult<O>>

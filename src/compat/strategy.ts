@@ -69,7 +69,7 @@ export interface PolicyAnswer {
 /** A policy as a plain function of observations. */
 export type PolicyFn = (observation: readonly number[], signal: AbortSignal) => PolicyAnswer | Promise<PolicyAnswer>
 
-/** What an algorithm needs of each transition, and where it stores it. */
+/** The fields of a transition that an algorithm requires, and how it stores a transition. */
 export interface RolloutStrategy {
   readonly name: string
   /** The optional keys that it requires. */

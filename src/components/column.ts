@@ -28,7 +28,7 @@ export interface ColumnSpec<T extends ColumnType = ColumnType> {
   readonly width: number
   /** Whether checkpoints contain the column, because a resumed run needs its values. */
   readonly saved: boolean
-  /** Whether it may lie outside of WebAssembly's memory: only kernels that reach it there are handed it. */
+  /** Whether it may lie outside of WebAssembly's memory; then only kernels that reach it there take it. */
   readonly apart?: true
 }
 

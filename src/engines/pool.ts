@@ -155,7 +155,7 @@ class Pool implements Engine {
       for (const end of polled.ends) this.#end(member, end, ends)
     }
     this.#await()
-    this.#dealSoon() // Not now: what was polled holds until an engine is asked for anything else.
+    this.#dealSoon() // Not now: polled columns are valid until the next call of an engine.
     return { tokens, ends }
   }
 

@@ -82,7 +82,7 @@ export const STEPS_MAX = 2 ** 31 - 1
 /** The largest absolute reward. Losses square returns in f32, which still holds the square of ten thousand such rewards. */
 export const REWARD_MAX = 2 ** 50
 
-/** What an environment's functions must satisfy. */
+/** The requirements of an environment's functions. */
 export const DONE = 'a function that is done when it returns: lanes do not wait for their environment'
 
 /**
@@ -120,8 +120,8 @@ export interface EnvironmentModel<S> {
   /** Whether its lanes have heap objects, as in `fromObjects`, so that a step may allocate for each lane. Default false. */
   readonly allocates?: boolean
   /**
-   * Where observations have what is achieved and the goal, so that replay algorithms can learn from goals that were not the wanted ones.
-   * Its rewards must be those of `GoalPlace`. Default: no goals.
+   * The places of the achieved and the desired goal in observations, so that replay algorithms can relabel goals. Its
+   * rewards must be those of `GoalPlace`. Default: no goals.
    */
   readonly goal?: GoalPlace | undefined
   /** Steps after which an episode is truncated; null for no limit. */

@@ -94,7 +94,7 @@ export function defineWrapper<
       return Object.freeze({
         ...environment,
         ...model,
-        // What it writes need not be what a goal says.
+        // Its writes may contradict a goal.
         ...((step !== undefined || model.observationSpace !== undefined) && { goal: undefined }),
         state: { ...environment.state, ...state },
         wrappers: [...(environment.wrappers ?? []), recordOf(this)],

@@ -276,7 +276,7 @@ class Loop<S> {
     }
   }
 
-  /** Samples a member until its deadline or an abort, whatever the sampler does then. */
+  /** Samples a member until its deadline or an abort, even if the sampler does not stop. */
   async #inTime(ticket: Ticket, abort: AbortController): Promise<S> {
     const { time, sample } = this.#parts
     const { sampleSeconds = Number.POSITIVE_INFINITY } = this.#options
@@ -297,7 +297,7 @@ class Loop<S> {
       return await Promise.race(waits)
     } finally {
       over.abort()
-      abort.abort() // Tells the sampler to stop.
+      abort.abort() // Signals the sampler to stop.
       for (const wait of waits) wait.catch(() => {}) // Later results are ignored.
     }
   }

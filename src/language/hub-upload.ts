@@ -27,7 +27,7 @@ export interface UploadOptions {
   readonly signal?: AbortSignal
 }
 
-/** What is sent next. */
+/** The data to send next. */
 export interface UploadProgress {
   /** Its path in the repository; null for the commit with all small files. */
   readonly file: string | null

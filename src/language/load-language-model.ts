@@ -64,7 +64,7 @@ async function downloadById(id: string, options: HubOptions): Promise<string> {
     return await downloadModel(id, options)
   } catch (cause) {
     if (!(cause instanceof InputError)) throw cause
-    const { subject, got, expected } = cause // The user may have meant a folder, so the error also says that there is none.
+    const { subject, got, expected } = cause // The user may have meant a folder, so the error also says that it does not exist.
     throw new InputError(subject, `${got}; and there is no folder ${id}`, expected, { cause })
   }
 }

@@ -26,7 +26,7 @@ export interface Parameter {
   readonly name: string
   readonly offset: number
   readonly shape: readonly number[]
-  /** Training leaves it as it is: its gradient counts as 0, and it does not decay. Only of language models. */
+  /** Training does not change it: its gradient counts as 0, and it does not decay. For language models only. */
   readonly isFrozen?: boolean
 }
 

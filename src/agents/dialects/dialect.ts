@@ -5,7 +5,7 @@ import type { ServedModel } from '../serving/served-model.ts'
 import type { ToolCall } from '../serving/tools.ts'
 import type { Hints } from './hints.ts'
 
-/** What answers requests: a model with its engine, its names, and the counts of hints. */
+/** A served model: its engine, its names, and the counts of hints. */
 export interface ModelHost {
   readonly served: ServedModel
   readonly naming: Naming

@@ -77,7 +77,7 @@ function formOfText(constraint: Constraint): Form {
       try {
         return isOfConstraint(constraint, content) ? null : 'another text'
       } catch (error) {
-        // Another engine may enforce what is not known here.
+        // Another engine may enforce a constraint that is unknown here.
         if (error instanceof InputError) return null
         throw error
       }

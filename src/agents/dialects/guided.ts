@@ -40,8 +40,8 @@ const PARTS: Readonly<Record<string, Read>> = {
 }
 
 /**
- * The constraint of a request's fields, and the field that has it; null if none has.
- * @throws RequestError 400 for a value that is none, and for several constraints.
+ * The constraint in a request's fields, and its field; null without one. @throws RequestError 400 for an invalid
+ * constraint, and for several constraints.
  */
 export function guidedConstraint(body: Body): { readonly param: string; readonly constraint: Constraint } | null {
   const given = GUIDED.filter((name) => body[name] !== undefined && body[name] !== null)

@@ -130,7 +130,7 @@ function checkedMessages(messages: readonly Message[]): readonly Message[] {
   throw new RequestError(400, 'messages: expected messages with text', { param: 'messages', code: 'bad_field' })
 }
 
-/** Passes events on, and calls `over` at the end or when nobody reads any more. */
+/** Passes events on, and calls `over` at the end or when the client stops reading. */
 async function* finishing(events: AsyncIterable<object>, over: () => void): AsyncGenerator<object> {
   try {
     yield* events

@@ -16,7 +16,7 @@ export interface AgentRun {
   readonly openaiUrl: string
   readonly anthropicUrl: string
   readonly apiKey: string
-  /** Aborts when nobody waits for the agent any longer. */
+  /** Aborts when the caller no longer waits for the agent. */
   readonly signal: AbortSignal
 }
 
@@ -80,7 +80,7 @@ export interface AgentCounts {
   readonly unknown: number
   /** Of those: exceeded their time. */
   readonly late: number
-  /** Agents for which the model said nothing, so they have no rows. */
+  /** Agents without an answer of the model, which have no rows. */
   readonly silent: number
 }
 
@@ -204,7 +204,7 @@ export class AgentRunner {
     return { reward, ...(components && { components }), ...(error === undefined ? {} : { error }) }
   }
 
-  /** Runs the program. Kills it with all its children when nobody waits any longer. */
+  /** Runs the program. Kills it with all its children when the caller no longer waits. */
   #program({ task, openaiUrl, anthropicUrl, apiKey, signal }: AgentRun): Promise<AgentSays> {
     const { command, env = {}, cwd } = this.#options
     const [program, ...words] = command!

@@ -10,7 +10,7 @@ export class Beginning {
   readonly #hash: Hash = createHash('sha256')
   #numRead = 0
 
-  /** @param told each message as a text that says where it ends */
+  /** @param told each message as a text from which its end can be read */
   constructor(told: readonly string[]) {
     this.told = told
   }
@@ -34,7 +34,7 @@ export class Beginnings<Value> {
   /** The numbers of messages behind which there are values, ascending. */
   readonly #lengths: number[] = []
 
-  /** What `taken` makes of the value behind the most of these messages, `most` or fewer, that it takes; null without one. */
+  /** The result of `taken` for the value of the longest beginning, at most `most` of these messages, that it accepts; null without one. */
   find<Taken>(beginning: Beginning, most: number, taken: (value: Value, length: number) => Taken | null): Taken | null {
     const lengths = this.#lengths.filter((length) => length <= most)
     const takenAt = (read: Beginning, length: number): Taken | null => {
@@ -43,7 +43,7 @@ export class Beginnings<Value> {
     }
     const last = lengths.pop()
     if (last === undefined) return null
-    // A conversation that goes on is found at once. Any other one is read once more, however many lengths there are.
+    // A conversation that continues is found at once. Any other one is read once more, for any number of lengths.
     const longest = takenAt(beginning, last)
     if (longest !== null) return longest
     const again = new Beginning(beginning.told)

@@ -208,7 +208,7 @@ export class CallTree {
     })
   }
 
-  /** Counts those of these messages that the model said in this session. */
+  /** Counts those of these messages that are the model's answers in this session. */
   #countSaid(told: readonly string[]): void {
     if (this.#said.size > 0) this.#retokenized += told.filter((message) => this.#said.has(hashOf(message))).length
   }
@@ -278,7 +278,7 @@ export class CallTree {
       const path: Call[] = []
       for (let call: Call | null = leaf; call !== null; call = call.parent) path.unshift(call)
       const fresh = new Set(path.filter((call) => !trained.has(call) && numChosen(call) > 0))
-      if (fresh.size === 0) continue // The model said nothing.
+      if (fresh.size === 0) continue // The model has not answered.
       for (const call of path) trained.add(call)
       rows.push({ ...worth, segment: rows.length, ...rowOf(this.#trie.idsOf(leaf.end), path, fresh) })
     }

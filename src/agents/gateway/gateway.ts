@@ -39,7 +39,7 @@ export interface GatewayOptions
     Pick<ServeOptions, 'host' | 'port' | 'maxBodyBytes' | 'tls' | 'strict'> {
   /** The key that creates and rewards sessions, at least 16 characters; default random. */
   readonly operatorKey?: string
-  /** Where each session created over HTTP is written when it ends, before the response; default nowhere. */
+  /** The folder to which each session created over HTTP is written when it ends, before the response; default none. */
   readonly folder?: string
 }
 

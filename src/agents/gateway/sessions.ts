@@ -46,7 +46,7 @@ export interface EndedSession {
   readonly number: number
   readonly place: SessionPlace
   readonly worth: Required<SessionReward>
-  /** Empty if the model said nothing. */
+  /** Empty without an answer of the model. */
   readonly rows: readonly Trajectory[]
   readonly counts: CallCounts
 }

@@ -18,7 +18,7 @@ export interface SourceOptions extends Partial<ServedModelOptions> {
   readonly world?: World
   /** The engine of `policy`; default this process. */
   readonly engine?: EngineDefinition
-  /** The sampling, whatever agents ask for; default temperature 1 without filters. A world has its own. */
+  /** The sampling, which agents cannot change; default temperature 1 without filters. A world has its own. */
   readonly sampling?: Partial<Sampling>
   /** The model's name; default `model`. Agents may use any. */
   readonly name?: string

@@ -81,7 +81,7 @@ const NO_IDS = new Int32Array()
 /** A slot of the engine, and the ids in its cache. */
 interface Slot {
   turn: Turn | null
-  /** The first `numCached`; the rest is room, so that a conversation that goes on needs no new memory. */
+  /** The first `numCached` are valid; the others are room, so that a conversation that continues needs no new memory. */
   ids: Int32Array
   numCached: number
   owner: object | undefined
@@ -94,7 +94,7 @@ interface Turn extends Generation {
   numCached: number
   end: GenerationEnd | null
   error: string | null
-  /** Nobody waits for it any longer. */
+  /** The caller no longer waits for it. */
   isUnwanted: boolean
   /** Times that the engine broke it off since its last token. */
   breaks: number
@@ -434,7 +434,7 @@ function keepIds(slot: Slot, prompt: Int32Array, tokens: readonly GeneratedToken
 
 function sharedLength({ ids: cached, numCached }: Slot, ids: Int32Array): number {
   const most = Math.min(numCached, ids.length)
-  if (bytesOf(cached, most).equals(bytesOf(ids, most))) return most // A conversation that goes on, compared natively.
+  if (bytesOf(cached, most).equals(bytesOf(ids, most))) return most // A conversation that continues, compared natively.
   let length = 0
   while (cached[length] === ids[length]) length++
   return length

@@ -78,7 +78,7 @@ export class Choice {
     this.text = text
   }
 
-  /** What is new since the last call; null if nothing is. */
+  /** The new part since the last call; null if there is none. */
   take(): { readonly tokens: readonly GeneratedToken[]; readonly text: string; readonly from: number } | null {
     const { tokens, end } = this.turn
     if (this.isOver || (tokens.length === this.#told && end === null)) return null

@@ -10,7 +10,7 @@ import { badField, booleanField, checkFields, objectField, textField } from './f
 import type { ServedModel } from './served-model.ts'
 import type { ServedWeights } from './served-weights.ts'
 
-/** The routes that change what is served. */
+/** The routes that change the served model. */
 export function controlRoutes({ batcher }: ServedModel, weights: ServedWeights): Map<string, Route> {
   /** The weights that an update of vLLM's protocol has read, to apply when it finishes; null without an update. */
   let update: { take: ((label: string | null) => string) | null } | null = null

@@ -1,4 +1,4 @@
-/** Injects faults seen in inference servers, by schedule or seeded chance, and records what was really generated. */
+/** Injects faults seen in inference servers, by schedule or seeded chance, and records the tokens that were really generated. */
 import { createHash } from 'node:crypto'
 import { setImmediate as immediate, setTimeout as sleep } from 'node:timers/promises'
 import { InputError, show, unknownWord } from '../../base/errors.ts'
@@ -76,7 +76,7 @@ export interface FaultOptions {
   readonly schedule?: readonly (FaultKind | null)[]
 }
 
-/** A request, its fault, and what was really generated. */
+/** A request, its fault, and the tokens that were really generated. */
 export interface FaultRecord {
   readonly route: string
   readonly requestId: string | null

@@ -38,7 +38,7 @@ export function versionSpans(tokens: readonly GeneratedToken[], naming: Naming) 
   return spans
 }
 
-/** Checks that prompt and answer fit the context; without a number the answer gets the rest. @throws RequestError */
+/** Checks that prompt and answer fit the context; without a number the answer gets the remaining room. @throws RequestError */
 export function checkRoom(
   ids: Int32Array,
   maxTokens: number | null,

@@ -31,7 +31,7 @@ export interface ServedModelOptions {
   readonly context?: number
 }
 
-/** What generates answers: an engine with a queue, and the model's tokenizer. */
+/** A generator of answers: an engine with a queue, and the model's tokenizer. */
 export interface ServedModel {
   readonly name: string
   readonly tokenizer: Tokenizer

@@ -92,7 +92,7 @@ async function promptLogprobs(
   return scored(Array.from(said!), ids.length, body)
 }
 
-/** What is told of the prompt's tokens but the first; null for it and those before the last `prompt_logprobs_last_n`. */
+/** The reported values of the prompt's tokens except the first; null for the first and those before the last `prompt_logprobs_last_n`. */
 function scored<T>(told: readonly T[], length: number, body: Body): (T | null)[] {
   if (length < 2) return Array.from({ length }, () => null)
   const last = integerField(body, 'prompt_logprobs_last_n', length - 1, 1, length - 1)

@@ -100,7 +100,7 @@ export class TinkerService {
     for (const id of [...this.#sessions.keys()]) this.#endSession(id)
     this.#futures.close()
     this.#first.close()
-    for (const host of this.#hosts.values()) host.then((each) => each.close()).catch(() => {}) // Told by its future.
+    for (const host of this.#hosts.values()) host.then((each) => each.close()).catch(() => {}) // Its future reports the error.
   }
 
   routes(): Map<string, Route> {
@@ -121,7 +121,7 @@ export class TinkerService {
     }))
     add('POST client/config', () => ({
       ...{ fwdbwd_max_chunk_len: MAX_DATUMS, fwdbwd_max_chunk_bytes_count: 5_000_000 },
-      proto_compress_fwdbwd: false, // Node has zstd only since 22.15, so bodies come as they are.
+      proto_compress_fwdbwd: false, // Node has zstd only since 22.15, so bodies are not compressed.
     }))
     add('POST client/dynamic_config', () => ({ sample_cancel_enabled: true }))
     add('POST telemetry', () => ({ status: 'accepted' }))

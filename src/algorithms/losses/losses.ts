@@ -263,7 +263,7 @@ export function readsScores(loss: LossDescriptor): boolean {
   return comparesAnswers(loss) && Object.keys(loss.program!.columns).some((name) => name.endsWith('Score'))
 }
 
-/** What a loss of preferences compares: pairs of answers, their scores, or single answers; null for other losses. */
+/** The compared items of a loss of preferences: pairs of answers, their scores, or single answers; null for other losses. */
 export function comparisonOf(loss: LossDescriptor): 'pair' | 'score' | 'answer' | null {
   if (readsScores(loss)) return 'score'
   return loss.level === 'pair' || loss.level === 'answer' ? loss.level : null

@@ -60,7 +60,7 @@ export function replayPlan(shape: ReplayShape) {
   } satisfies Plan
 }
 
-/** What hears of each row before it is overwritten. */
+/** Called for each row before it is overwritten. */
 export interface Overwritten {
   /** A rollout replaces the blocks of numLanes rows from `head` on, which may wrap around. */
   keepRows(head: number): void

@@ -42,7 +42,7 @@ const Part = { critics: 0, actor: 1 } as const
 /** The use of a minibatch's normal random numbers. */
 const NEXT = 1
 
-/** What algorithms with TD3's critics have in common. */
+/** The common part of algorithms with TD3's critics. */
 export const td3Parts = {
   scratchWidth: ({ model }: LearnerShape) => (model.deterministic?.actionWidth ?? 0) + 1,
   stages: ({ policyDelay }: { readonly policyDelay: number }, { model }: LearnerShape): Stage[] => {

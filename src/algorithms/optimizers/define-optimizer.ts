@@ -63,7 +63,7 @@ export interface TensorOptimizer extends OptimizerBase {
   step(given: TensorStep): void
 }
 
-/** What `defineOptimizer` defines: an optimizer of elements, or one of language models that knows parameters. */
+/** The result of `defineOptimizer`: an optimizer of elements, or an optimizer of language models that takes whole parameters. */
 export type Optimizer = ElementOptimizer | TensorOptimizer
 
 export function isOfTensors(optimizer: Optimizer): optimizer is TensorOptimizer {

@@ -24,7 +24,7 @@ const known = new Map<string, Optimizer>([adam, sgd, rmsprop].map((part) => [par
 const builtIn = [...known.keys()]
 const OPTIMIZER = `the optimizer (${builtIn.join(', ')}, or the path of a module that exports one); adam with weightDecay is AdamW`
 
-/** `ofTensors`: whether it may be one that knows parameters. */
+/** `ofTensors`: whether it may take whole parameters. */
 export function optimizerOf(id: string, subject?: string, ofTensors?: false): ElementOptimizer
 export function optimizerOf(id: string, subject: string | undefined, ofTensors: boolean): Optimizer
 export function optimizerOf(id: string, subject = 'optimizer', ofTensors = false): Optimizer {
@@ -100,7 +100,7 @@ export function learningRateOf(
 export type OptimizerSettings = SettingValues<ReturnType<typeof optimizerSettings>>
 
 /**
- * Checks the optimizer and its settings, and registers `parts.optimizer` by id. `ofTensors`: whether it may be one that knows parameters.
+ * Checks the optimizer and its settings, and registers `parts.optimizer` by id. `ofTensors`: whether it may take whole parameters.
  * @throws InputError for an unknown optimizer and for settings that it does not accept, like a momentum for Adam, which uses beta1.
  */
 export function checkOptimizer(subject: string, given: OptimizerSettings, parts: Parts = {}, ofTensors = false): void {

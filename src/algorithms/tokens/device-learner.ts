@@ -64,7 +64,7 @@ export async function startDeviceLearner(options: DeviceLearnerOptions, optimize
   return new DeviceLearner(gpu, options, weights)
 }
 
-/** What a block size decides: columns on the device and steps made ready. */
+/** The columns on the device and the prepared steps for a block size. */
 interface Room {
   readonly blockRows: number
   readonly memory: DeviceMemory
@@ -256,7 +256,7 @@ export class DeviceLearner {
     this.moved()
   }
 
-  /** Gives the device room for the batch, whose blocks can begin at `units`, and what it lacks. */
+  /** Gives the device room for the batch, whose blocks can begin at `units`, and the data that it lacks. */
   async #prepare(batch: TokenBatch, units: readonly number[]): Promise<Room> {
     if (batch.candidates !== null) {
       const got = 'webgpu, and tokens drawn from some of the vocabulary (topK, topP, minP, a grammar or penalties)'

@@ -10,7 +10,7 @@ import type { GradientTurns } from '../../language/transformer/stages.ts'
 /** How long to wait for a thread before asking whether one has ended, in ms. */
 const PATIENCE = 1000
 
-/** What a stage holds after a failure, so that nobody waits for it. */
+/** The value of a stage after a failure, so that no thread waits for it. */
 const FAILED = 0x7fffffff
 
 export class ThreadTurns implements GradientTurns {
@@ -46,7 +46,7 @@ export class ThreadTurns implements GradientTurns {
     Atomics.notify(this.#passed, stage)
   }
 
-  /** Lets all go on, since this thread will not: its error ends the work. */
+  /** Lets all other threads continue after this thread's error, which ends the work. */
   fail(): void {
     for (let stage = 0; stage < this.#passed.length; stage++) {
       Atomics.store(this.#passed, stage, FAILED)

@@ -253,7 +253,7 @@ export class TokenThread {
     const { batch, taken } = work
     try {
       for (let part = take(taken); part + 1 < batch.parts.length; part = take(taken)) {
-        if (part === 0) this.#clear(this.#slots[0]!.column, turns.embedding) // Nobody adds before.
+        if (part === 0) this.#clear(this.#slots[0]!.column, turns.embedding) // No thread adds before it.
         turns.part = part
         this.#differentiatePart(work, part, this.#slots[0]!.views, step, turns)
       }

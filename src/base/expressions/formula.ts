@@ -50,7 +50,7 @@ const TOKEN = /\s*(?:(\d+\.?\d*(?:e[-+]?\d+)?|\.\d+(?:e[-+]?\d+)?)|([A-Za-z_][\w
 /**
  * Reads a formula of numbers, names, `+ - * /`, comparisons, `and`, `or`, `min`, `max`, `abs`, `exp`, `log`, `sqrt`, `cos`, `floor` and
  * `if(condition, then, otherwise)`. A name may have parts, like `phaseSeconds.collect`: `names` has it whole, or its first part.
- * @throws InputError for a text that is none, with its place, and for an unknown name, with the nearest.
+ * @throws InputError for an invalid formula, with the place, and for an unknown name, with the nearest.
  */
 export function readFormula(subject: string, text: string, names: readonly string[]): Formula {
   const tokens = [...tokensOf(subject, text)]

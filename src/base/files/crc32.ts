@@ -1,6 +1,6 @@
 /** CRC-32 of any polynomial: zip files have one, TensorFlow's records another. */
 
-/** What `crc32` looks up. `polynomial`: with its bits reversed. */
+/** The table of `crc32`. `polynomial`: with its bits reversed. */
 export function crcTable(polynomial: number): Uint32Array {
   return Uint32Array.from({ length: 256 }, (_, byte) => {
     let rest = byte

@@ -228,7 +228,7 @@ export async function syncFolder(path: string): Promise<void> {
   await sync(await disk.open(path, 'r'))
 }
 
-/** Syncs what was appended to a file. */
+/** Syncs the data appended to a file. */
 export async function syncFile(path: string): Promise<void> {
   try {
     await sync(await disk.open(path, 'a'))

@@ -37,8 +37,8 @@ const known = new Map<string, Names>()
 let lastFile = 0
 
 /**
- * Keeps a folder as it is now, in place of what was kept of it: a run, for example, that `loadFolder` gives back when the page is opened
- * again. Only files that changed are written.
+ * Keeps a folder in its current state, replacing the kept version: for example a run, which `loadFolder` returns when
+ * the page is opened again. Only files that changed are written.
  * @throws InputError without the folder, and in a browser that keeps no files or has no room.
  */
 export async function keepFolder(folder: string): Promise<void> {
@@ -114,7 +114,7 @@ async function root(): Promise<FileSystemDirectoryHandle> {
   }
 }
 
-/** Where a folder is kept; undefined if it is not and is not to be. */
+/** The place of a kept folder; undefined if it is not kept and should not be created. */
 async function homeOf(place: string, create: boolean): Promise<FileSystemDirectoryHandle | undefined> {
   return (await root()).getDirectoryHandle(encodeURIComponent(place), { create }).catch(onlyMissing)
 }

@@ -295,7 +295,7 @@ class Sender {
   }
 
   #end(response: ServerResponse, content: string | Uint8Array): void {
-    if (response.destroyed) return // The client disconnected meanwhile; nobody else reports it.
+    if (response.destroyed) return // The client disconnected meanwhile; no other code reports it.
     this.#count(response, content.length)
     response.end(content)
   }

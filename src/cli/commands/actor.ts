@@ -33,7 +33,7 @@ export const actorCommand: Command = async ({ words, json, quiet }) => {
     .finally(forget)
     .catch((error: Error) => {
       if (!stop.signal.aborted || !(error instanceof InputError)) throw error
-      console.error(`colonnade: ${error.message}`) // It was told to end while the broker is away.
+      console.error(`colonnade: ${error.message}`) // It was asked to end while the broker is away.
       return null
     })
   if (summary === null) return { end: 'signal' }

@@ -68,7 +68,7 @@ function start([command, ...words]: readonly [string, ...string[]], file: string
       if (code === 0) resolve(text)
       else reject(new Error(`${command} ended with ${code}`))
     })
-    child.stdin.on('error', () => {}) // Its exit code tells.
+    child.stdin.on('error', () => {}) // The exit code reports the error.
     child.stdin.end(file)
   })
 }

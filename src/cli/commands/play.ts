@@ -15,7 +15,7 @@ export const playKeys = {
   seconds: number(20, 'seconds to train for, where no policy of the environment is packed', { above: 0, max: 86_400 }),
 }
 
-/** colonnade play <environment> [out=FILE.gif|FILE.html]: an episode of a packed policy; none: of one trained for seconds. */
+/** colonnade play <environment> [out=FILE.gif|FILE.html]: an episode of a packed policy or, without one, of a policy trained for some seconds. */
 export const playCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'an environment, like CartPole-v1')
   const { out = `${subject.replaceAll('/', '-')}.html`, ...rest } = texts

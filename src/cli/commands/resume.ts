@@ -16,7 +16,7 @@ export const resumeKeys = {
   callbacks: trainKeys.callbacks,
 }
 
-/** A run's folder; that of a zip, which is what a page hands out, is unpacked beside it. */
+/** A run's folder. A zip file, as a web page saves it, is unpacked into a folder beside it. */
 async function folderOf(name: string): Promise<string> {
   if (!name.endsWith('.zip') || ((await isThere(name)) && (await disk.isFolder(name)))) return name
   const folder = name.slice(0, -'.zip'.length)

@@ -3,9 +3,9 @@ import type { Rate } from './progress.ts'
 
 /** The texts of one kind of run for its progress and results. */
 export interface Words<D extends RunDefinition> {
-  /** What is finished before an interrupted run ends. */
+  /** The work that is finished before an interrupted run ends. */
   readonly unit: string
-  /** What is trained, with what, and for how long: one line each. */
+  /** The environment, the algorithm and the length of a training: one line each. */
   header(run: Run<D>): readonly Row[]
   /** The total number of steps, and those done. */
   total(run: Run<D>): number

@@ -46,7 +46,7 @@ export function progressLine(total: number, noun: string, quiet: boolean): Progr
     const value = smoothed?.unit === rate.unit ? smoothed.value + weight * (rate.value - smoothed.value) : rate.value
     smoothed = { value, unit: rate.unit }
   }
-  /** Fits the line to the terminal: the bar takes the rest; the curve and the last parts are dropped if needed. */
+  /** Fits the line to the terminal: the bar takes the remaining width; the curve and the last parts are dropped if needed. */
   const showLive = (fraction: number, parts: readonly string[]): void => {
     const columns = stream.columns > 0 ? stream.columns : 80
     const above = Math.max(0, Math.ceil(width / columns) - 1)

@@ -249,7 +249,7 @@ export class LocalEngine implements Engine, EngineThreads {
     this.#held ??= new Promise((resolve) => {
       this.#letGo = resolve
     })
-    await this.#together?.catch(() => {}) // Who advances is told.
+    await this.#together?.catch(() => {}) // Reported to the caller of `advance`.
     let isReleased = false
     return () => {
       if (isReleased) return

@@ -27,7 +27,7 @@ export interface Tensor {
   readonly data: ArrayLike<number>
   readonly dtype: string
   readonly shape: readonly number[]
-  /** Of a sparse tensor: where each row's values begin, and behind them their number; and the column of each value. */
+  /** A sparse tensor: where each row's values begin, then their total number; and the column of each value. */
   readonly sparse_crow_indices?: readonly number[] | null
   readonly sparse_col_indices?: readonly number[] | null
 }

@@ -72,7 +72,7 @@ export const frozenLake8x8 = defineEnvironment({
         learningRate: 3e-3,
         gamma: 0.98,
         entropyCoef: 0.005,
-        // By chance, one in hundreds of episodes finds the goal: until then normalized noise would decide what a lane learns.
+        // At random, one in hundreds of episodes finds the goal; until then normalized noise would decide what a lane learns.
         normalizeAdvantage: false,
       }),
       policy: withSettings('mlp', {}),

@@ -123,7 +123,7 @@ export const snake = defineEnvironment({
       return field >= 0
     }
 
-    /** Per field of the current game: the steps until its snake leaves it, if nobody eats; 0 without a snake. */
+    /** Per cell of the current game: the steps until its snake leaves it, if no snake eats; 0 without a snake. */
     const leftIn = new Uint8Array(numFields)
     const isHead = new Uint8Array(numFields)
     /** Whether food is on the field; the last element is for missing food. */

@@ -14,7 +14,7 @@ export interface Item {
   /** How often the item was given to a taker, this time included. */
   readonly deliveries: number
   /**
-   * The work is done: nobody gets the item again, unless the bus is killed before the acknowledgment is on its disk. So a taker must
+   * The work is done: the item is not delivered again, unless the bus is killed before the acknowledgment is on its disk. So a taker must
    * recognize, by its content, an item that it has already done.
    */
   acknowledge(): Promise<void>
@@ -92,7 +92,7 @@ export function checkKey(key: string): void {
   throw new InputError('key', show(key), 'letters, digits and -_= with dots between')
 }
 
-/** The error for a run that nobody has begun on the bus. */
+/** The error for a run that no learner has begun on the bus. */
 export class NoRunError extends InputError {
   constructor(subject: string, name: string) {
     super(subject, `${name}, which does not exist`, 'the name of a run whose learner has begun')

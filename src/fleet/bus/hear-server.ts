@@ -6,8 +6,8 @@ const SILENT_MS = 10_000
 const USUAL_PORT = 4222
 
 /**
- * Resolves once the server of an address like `nats://host:4222` has said something, and for one that cannot be reached, which the client
- * reports. Rejects with a TimeoutError at the signal, and if the server is silent for 10 s.
+ * Resolves once the server of an address like `nats://host:4222` has answered, and for a server that cannot be reached,
+ * which the client reports. Rejects with a TimeoutError at the signal, and if the server is silent for 10 s.
  */
 export function hearServer(address: string, signal?: AbortSignal): Promise<void> {
   const { hostname, port } = new URL(address)

@@ -131,14 +131,14 @@ interface Parts {
   readonly jet: Jet
   readonly manager: JetManager
   readonly buckets: InstanceType<KeyValue['Kvm']>
-  /** When nobody waits any longer for a server that is away, on the clock of `performance`. */
+  /** Time at which waiting for an unreachable server ends, on the clock of `performance`. */
   readonly last: { time: number }
 }
 
 /**
  * Connects to the server of an address like `nats://host:4222` (or `tls://…`), for the run of this name. Credentials are
- * read from environment variables (`COLONNADE_NATS_…`), never from the address. `signal`: when aborted, what is to be sent waits only
- * seconds for a server that is away, not minutes. `places`: where the packages are. With `wait` it waits for a server
+ * read from environment variables (`COLONNADE_NATS_…`), never from the address. `signal`: when aborted, pending
+ * messages wait only seconds for an unreachable server, not minutes. `places`: where the packages are. With `wait` it waits for a server
  * that is not there yet.
  * @throws InputError if a package is missing, or the server cannot be reached, refuses, or has no JetStream.
  */
@@ -323,7 +323,7 @@ class NatsQueue implements Queue {
       }
       const message = await insistent(this.#parts, next, left / 1000).catch((error) => {
         if (isLasting(error) || this.#parts.connection.isClosed()) throw error
-        return null // The server is away: nothing comes from there.
+        return null // The server is away, so no message arrives.
       })
       if (message === null) continue
       return {

@@ -19,7 +19,7 @@ const files: Readonly<Record<string, (options: LaunchOptions) => string | Promis
 }
 
 /**
- * Writes what `sbatch`, `kubectl apply -f` or `sh` starts: a learner that continues after a kill, and actors that come and go.
+ * Writes the file for `sbatch`, `kubectl apply -f` or `sh`: a learner that continues after a kill, and actors that come and go.
  * @throws InputError for another scheduler, and if one lacks what it needs.
  */
 export async function launchFile(scheduler: string, options: LaunchOptions): Promise<string> {

@@ -87,7 +87,7 @@ const HASH_BYTES = 2 ** 20
 export async function hashOfBlob(bytes: Uint8Array): Promise<string> {
   const hash = createHash('sha256')
   for (let from = 0; from < bytes.length; from += HASH_BYTES) {
-    await nextTurn() // First, too: what the caller has begun to send is on its way.
+    await nextTurn() // First, because the caller has begun to send the data.
     hash.update(bytes.subarray(from, from + HASH_BYTES))
   }
   return hash.digest('hex')

@@ -170,7 +170,7 @@ function ropeOf(
   throw new InputError(`${path}, rope.scaling.type`, show(type), 'none, linear, or yarn with its original context')
 }
 
-/** What llama.cpp calls a model's family. @throws InputError for a model that it would compute otherwise. */
+/** The name of a model's family in llama.cpp. @throws InputError for a model that it would compute otherwise. */
 export function architectureOf({ config, shape }: TransformerModel): { readonly name: string; readonly paired?: true } {
   const refuse = (got: string, expected: string) => new InputError('model of a GGUF file', got, expected)
   const type = config.model_type === 'mixtral' || config.model_type === 'mistral' ? 'llama' : config.model_type

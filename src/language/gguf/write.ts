@@ -207,7 +207,7 @@ function tokenizerEntries(tokenizer: Tokenizer, vocabularySize: number): Entry[]
     ? [
         ['tokenizer.ggml.model', TEXT, 'gpt2'],
         ['tokenizer.ggml.pre', TEXT, wordsNamed(json)],
-        // llama.cpp wants some: of letters that no byte is written by.
+        // llama.cpp requires some merges: of letters that represent no byte.
         ['tokenizer.ggml.merges', TEXT, pairs.length === 0 ? ['\u0001 \u0001'] : pairs.map((pair) => pair.join(' '))],
       ]
     : [

@@ -1,7 +1,7 @@
 /**
  * The tokens that may come next in a constrained answer, as masks: bit id % 32 of word ⌊id / 32⌋ is 1 if the token may come. A token that
  * ends a turn may come only where the answer may end. The masks depend only on the constraint, the tokenizer and the tokens before, so
- * training computes them again from what is recorded.
+ * training computes them again from recorded data.
  */
 import { InputError } from '../../base/errors.ts'
 import type { Constraint } from '../../environments/text.ts'

@@ -77,7 +77,7 @@ function decimal({ value, isExclusive }: Bound, path: string): Decimal {
   throw new InputError(path, show(value), `a bound of at most ${WHOLE_MAX} digits before the point, and after it`)
 }
 
-/** What may follow the whole part, including nothing: fractions from `least` to `most`; null is no bound. */
+/** The possible fractions after the whole part, from `least` to `most`, including none; null is no bound. */
 function fractionsBetween(least: Decimal | null, most: Decimal | null): string[] {
   if (least !== null && most !== null) return fractionsWithin(least, most)
   if (least !== null) return fractionsFrom(least.fraction, least.isExclusive).map(dotted)

@@ -311,8 +311,8 @@ class Writer {
       const value = this.value(schemas.get(name), `${path}.properties.${name}`)
       return this.rules.add(`${literal(JSON.stringify(name))} ws ":" ws ${value}`)
     })
-    // The rest of the members after one has been written (`behind`), or when none has been (`first`), built from the
-    // last member on.
+    // The remaining members after one has been written (`behind`), or if none has been (`first`), built from the last
+    // member on.
     let behind = extra === null ? '""' : `(ws "," ws ${extra})*`
     let first = extra === null ? '""' : `(${extra} (ws "," ws ${extra})*)?`
     const needed = new Set(required)
@@ -337,8 +337,8 @@ class Writer {
   }
 
   /**
-   * What may follow the common beginning of these texts so that the whole differs from each of them, up to the closing
-   * quote, without escapes.
+   * The continuations after the common beginning of these texts that differ from each of them, up to the closing quote,
+   * without escapes.
    */
   #otherThan(texts: readonly (readonly string[])[]): string {
     const raw = without(without(without(ALL, QUOTE), BACKSLASH), CONTROLS)

@@ -78,7 +78,7 @@ export type RewardValue =
       readonly components?: Readonly<Record<string, number | null>>
     }
 
-/** Judges a completion. `signal` asks it to stop; nobody waits for it after that. */
+/** Judges a completion. `signal` asks it to stop; its result is not awaited after that. */
 export type Reward = (
   prompt: string,
   completion: string,
@@ -140,7 +140,7 @@ export async function judge(reward: Reward, input: RewardInput, signal?: AbortSi
   return attempt(() => reward(prompt, completion, example, signal), signal)
 }
 
-/** Runs work and checks its result. What it throws becomes a judgment. */
+/** Runs work and checks its result. An exception becomes a judgment. */
 async function attempt(work: () => unknown, signal: AbortSignal | undefined): Promise<Judgment> {
   try {
     return judgmentOf(await work())
@@ -284,7 +284,7 @@ export function withBatch<R extends Reward>(reward: R, judgeAll: BatchJudge, siz
 
 const openings = new WeakMap<Reward, () => Promise<unknown>>()
 
-/** Lets a reward read what it needs, such as a model's files, before the first conversation. */
+/** Lets a reward read its files, such as a model, before the first conversation. */
 export function withOpening<R extends Reward>(reward: R, open: () => Promise<unknown>): R {
   openings.set(reward, open)
   return reward

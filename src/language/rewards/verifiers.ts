@@ -24,7 +24,7 @@ const verificationResults = ['pass', 'fail', 'unknown'] as const
 /** The result of a verification; `unknown` if the verifier failed. */
 export type VerificationResult = (typeof verificationResults)[number]
 
-/** What one verifier found. */
+/** The finding of one verifier. */
 export interface VerificationReport {
   readonly result: VerificationResult
   /** In [0, 1], 1 is best; null if the result is unknown. */

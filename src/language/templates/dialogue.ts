@@ -27,7 +27,7 @@ function toolsOf({ tools }: Example, subject: string): turns.Tools | undefined {
   return tools.length === 0 ? undefined : tools
 }
 
-/** Adds the example to errors of the tokenizer and its template: nobody finds one among thousands otherwise. */
+/** Adds the example to errors of the tokenizer and its template: otherwise the user could not find it among thousands. */
 function named<T>(subject: string, work: () => T): T {
   try {
     return work()

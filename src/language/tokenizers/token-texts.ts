@@ -1,7 +1,7 @@
 /** The text of each token. A character that several tokens spell belongs to the last of them. */
 import { type DecodeOptions, REPLACEMENT, type Tokenizer } from './tokenizer.ts'
 
-/** Ids that may wait for the rest of a character (UTF-8 has at most four bytes); beyond that the first are emitted. */
+/** Ids that may wait for the last bytes of a character (UTF-8 has at most four bytes); beyond that the first are emitted. */
 const [WAITING_MAX, BYTES_MAX] = [8, 4]
 
 /** Decodes ids as they come. Text is held back while the next id may still change it. */

@@ -46,7 +46,7 @@ export function promptIds(tokenizer: Tokenizer, prompt: string | readonly Messag
 /** JSON schemas of the functions that the model may call. */
 export type Tools = readonly object[]
 
-/** How a conversation goes on after a turn of the assistant. */
+/** How a conversation continues after a turn of the assistant. */
 export interface NextTurn {
   /** The ids to append; or, after a rewrite, the whole conversation up to the start of the assistant's turn. */
   readonly ids: number[]
@@ -55,7 +55,7 @@ export interface NextTurn {
 }
 
 /**
- * The ids to append when a conversation goes on: the rest of the assistant's turn, the new messages, and the start of
+ * The ids to append when a conversation continues: the end of the assistant's turn, the new messages, and the start of
  * its next turn. Only these are tokenized. `lastId` is the last stored id, so that a turn's end is not repeated.
  *
  * The template must render `after` to a text that begins with the existing one; `nextTurn` also handles templates that
@@ -81,8 +81,8 @@ export function turnIds(
 }
 
 /**
- * How a conversation goes on: with the ids that `turnIds` appends, or with all ids anew if the template rewrites
- * earlier messages. A template that requires `tool_calls` gets the assistant's calls in that form (`asTemplateWants`).
+ * How a conversation continues: with the ids that `turnIds` appends, or with new ids for all of its text if the
+ * template rewrites earlier messages. A template that requires `tool_calls` gets the assistant's calls in that form (`asTemplateWants`).
  * @throws InputError if `before` does not end with the assistant, or `after` does not begin with `before`; and as
  * `renderIds` does.
  */

@@ -15,7 +15,7 @@ export function widestFed(shape: TransformerShape): number {
   return Math.max(denseWidth(shape), shape.experts?.width ?? 0)
 }
 
-/** What a layer leaves for its backward pass. Empty without experts. */
+/** The outputs of a layer for its backward pass. Empty without experts. */
 export function mixtureLayerPlan({ experts }: TransformerShape, rows: number) {
   const { count, chosen, width, sharedWidth } = experts ?? NO_EXPERTS
   return {
@@ -31,7 +31,7 @@ export function mixtureLayerPlan({ experts }: TransformerShape, rows: number) {
   } satisfies Plan
 }
 
-/** What one layer after another writes. */
+/** Columns that the layers write one after another. */
 export function mixturePlan({ experts, width }: TransformerShape, rows: number) {
   const { count, chosen, sharedWidth } = experts ?? NO_EXPERTS
   return {

@@ -105,7 +105,7 @@ export function packedPlan(
     dKey: each(numKeyHeads * headWidth),
     dAttentionValue: each(numKeyHeads * headWidth),
     dAttended: each(numHeads * headWidth),
-    /** Gradients of an adapter's low-rank products, and of a frozen model's norms, which nobody reads. */
+    /** Gradients of an adapter's low-rank products, and of a frozen model's norms, which are never read. */
     dLow: each(lora?.settings.rank ?? 0),
     frozen: column('f32', lora ? Math.max(width, queryKeyNorm === 'whole' ? numHeads * headWidth : headWidth) : 0),
     /** A vector of ones, to sum a bias's gradient over the rows. */

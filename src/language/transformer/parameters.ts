@@ -148,7 +148,7 @@ export function mapParameters(parameters: readonly Parameter[], views: Parameter
   return new Map(parameters.map(({ name }, index) => [name, views[index]!]))
 }
 
-/** Views by role. `none` replaces absent parameters, `norm` frozen norms (whose gradients nobody reads). */
+/** Views by role. `none` replaces absent parameters, `norm` frozen norms (whose gradients are never read). */
 export function nameParameters(
   shape: TransformerShape,
   views: ReadonlyMap<string, Float32Array>,

@@ -50,7 +50,7 @@ export function act(observation${mask}) {
 ${ACT[actionSpace.kind](network)}
 }
 
-/** What the action is chosen by, and the critic's value of the observation. */
+/** The outputs that determine the action, and the critic's value of the observation. */
 export function evaluate(observation${mask}) {
   const below = run(trunk, ${inputs === null ? seen : `normalized(${seen})`})
   const ${head} = run(actor, below)

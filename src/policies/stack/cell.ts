@@ -71,7 +71,7 @@ export class Cell implements Layer {
   readonly #bias: number
   readonly #parts: LayerParts
   readonly #columns: Columns<ReturnType<typeof cellPlan>>
-  /** What the steps begin with: of single steps, of sequences, and of those that may continue what was carried. */
+  /** Initial states of the steps: of single steps, of sequences, and of sequences that may continue a carried state. */
   readonly #single: { recorded: Float32Array; continues: Float32Array; carried: Float32Array }
   readonly #sequence: { recorded: Float32Array; continues: Float32Array; carried: Float32Array }
   readonly #carried: { recorded: Float32Array; continues: Float32Array; carried: Float32Array }

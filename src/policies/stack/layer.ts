@@ -32,7 +32,7 @@ export interface LayerShape {
   bind(parts: LayerParts): Layer
 }
 
-/** What a layer is bound to. */
+/** The columns and kernels of a bound layer. */
 export interface LayerParts {
   readonly weights: ParameterViews
   readonly columns: Columns<Plan>

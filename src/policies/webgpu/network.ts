@@ -59,7 +59,7 @@ interface Steps {
   readonly backward: Step[]
 }
 
-/** What lies at both ends of a stack. */
+/** The inputs and outputs of a stack. */
 type Ends = Pick<LayerColumns, 'x' | 'y' | 'dy' | 'yAt' | 'dx' | 'accumulate' | 'below'>
 
 function stackSteps(

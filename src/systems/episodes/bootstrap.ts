@@ -3,8 +3,8 @@
  * memory and action mask: store adds truncated rows, and the horizon adds unfinished lanes. The list of final observations keeps states
  * that no later row contains, for the rollout's table.
  *
- * The next `infer` completes `nextValue` of lanes that continued. The bootstrap list covers the rest, which is valued after the last tick
- * with the weights that filled the rollout. A `restart` within a rollout truncates the lane's last row and adds it to the list.
+ * The next `infer` completes `nextValue` of lanes that continued. The bootstrap list covers the other rows, which are
+ * valued after the last tick with the weights that filled the rollout. A `restart` within a rollout truncates the lane's last row and adds it to the list.
  */
 import { assert } from '../../base/errors.ts'
 import { Listed } from '../../kernels/bind.ts'

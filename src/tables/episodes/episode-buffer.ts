@@ -52,7 +52,7 @@ export class EpisodeBuffer {
   #kept = new Trajectories()
   /** Earlier rows are dropped; their memory is freed when they outnumber the kept ones. */
   #first = 0
-  /** By an episode's first ids: the number of the prompt, and of its episodes so far. */
+  /** The number of a prompt, and of its episodes so far, keyed by an episode's first ids. */
   readonly #prompts = new Map<string, { readonly promptId: number; readonly members: number }>()
   #nextPromptId = 0
   #open: OpenEpisode | null = null

@@ -76,7 +76,7 @@ function columnOf({ fields }: Table, name: string): Column {
   throw new InputError(`column ${name} of the table`, 'none', 'a column with a value in each row')
 }
 
-/** Tells whether an episode ends at a row. @throws InputError if it does not and the next row is not its next step. */
+/** Whether an episode ends at a row. @throws InputError if it does not and the next row is not its next step. */
 function endsOf(table: Table): (row: number) => boolean {
   const [step, lane] = [columnOf(table, 'step'), columnOf(table, 'lane')]
   const [terminated, truncated] = [columnOf(table, 'terminated'), columnOf(table, 'truncated')]

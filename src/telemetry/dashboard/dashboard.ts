@@ -189,7 +189,7 @@ async function diagnosisOfRun(runs: Runs, query: URLSearchParams): Promise<objec
   })
 }
 
-/** The state of a run's fleet, as its learner last told it, and how old that is. */
+/** The last reported state of a run's fleet, and its age. */
 async function fleetOfRun(runs: Runs, query: URLSearchParams): Promise<object> {
   const path = join(folderOf(runs, query), FLEET_FILE)
   return refusing(async () => {

@@ -46,7 +46,7 @@ export interface ShownRun {
   readonly last: Readonly<Record<string, number>>
   /** When the picture of an episode in its folder was made, in milliseconds since 1970; null if there is none. */
   readonly replayTime: number | null
-  /** When its learner last told the state of its fleet, in milliseconds since 1970; null without a fleet. */
+  /** The time of the last report of its fleet's state, in milliseconds since 1970; null without a fleet. */
   readonly fleetTime: number | null
   /** Notes about its files for the user. */
   readonly notes: readonly string[]

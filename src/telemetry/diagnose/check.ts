@@ -2,7 +2,7 @@
 import { InputError, show } from '../../base/errors.ts'
 import type { KnownSetting, RecordedRun, Stretch } from './recorded.ts'
 
-/** A figure that shows a problem, and what is usual. */
+/** A figure that shows a problem, and its usual range. */
 export interface Evidence extends Stretch {
   /** Like `above 0.1 is too much`. */
   readonly expected: string
@@ -28,7 +28,7 @@ export interface RunFinding {
 export interface RunCheck {
   (run: RecordedRun): RunFinding | null
   readonly id: string
-  /** What it looks for, in one phrase. */
+  /** The problem that it looks for, in one phrase. */
   readonly description: string
   /** The metrics that it reads; runs that lack one are not checked. */
   readonly metrics: readonly string[]

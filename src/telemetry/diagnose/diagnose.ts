@@ -18,7 +18,7 @@ export const runChecks: readonly RunCheck[] = [
   ...[groups, truncation, length, components, returns],
 ]
 
-/** What the checks of a run found. */
+/** The findings of the checks of a run. */
 export interface Diagnosis {
   readonly environment: string
   readonly algorithm: string

@@ -171,7 +171,7 @@ function stretchOf(metric: string, values: readonly { readonly update: number; r
   return { metric, first: values[0]!.update, last: values.at(-1)!.update, mean, std: Math.sqrt(variance) }
 }
 
-/** Only of built-in environments as they are: modules are not run, and wrappers change returns. */
+/** Only of built-in environments without wrappers: modules are not run, and wrappers change returns. */
 function thresholdOf(environment: (Part & { module?: unknown; wrappers?: unknown }) | undefined): number | null {
   const { id, parameters, wrappers } = environment ?? {}
   if (id === undefined || wrappers !== undefined || !listEnvironments().includes(id)) return null

@@ -112,7 +112,7 @@ export interface BackendShape extends Omit<EngineShape, 'numSlots'> {
   readonly hasReference: boolean
 }
 
-/** What `create` of a backend gets: cohort, columns and team. */
+/** The inputs of a backend's `create`: cohort, columns and team. */
 export interface BackendContext extends Omit<BackendShape, 'adapter' | 'threads'> {
   /** The model's and adapter's weights in this process's memory, as its engines read them. */
   readonly weights: BaseWeights

@@ -113,7 +113,7 @@ class TinkerWork implements BackendWork {
     this.#adapter = adapter
   }
 
-  /** What is refused here before the service is asked for a gradient or a step. */
+  /** Refuses unsupported settings before the service is asked for a gradient or a step. */
   refusesUnchanged(): boolean {
     return !this.#isAsked
   }

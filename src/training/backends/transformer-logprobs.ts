@@ -67,7 +67,7 @@ export function transformerLogprobs(
   const decoder = new TransformerDecoder(model, columns.weights, columns.decoder, kernels, random, adapted)
   const views = packed.view(columns.gradient)
 
-  /** Packs as many sequences as fit, calls `use` with their number of rows, and repeats with the rest. */
+  /** Packs as many sequences as fit, calls `use` with their number of rows, and repeats with the remaining ones. */
   const inParts = (sequences: readonly (readonly number[])[], use: (rows: number, lengths: number[]) => void): void => {
     for (const [i, { length }] of sequences.entries()) {
       if (length >= 1 && length <= context) continue

@@ -16,7 +16,7 @@ import type { SystemDefinition } from '../../world/system.ts'
 import { createWorld, type World } from '../../world/world.ts'
 import { meanAndStd } from '../loop/metrics.ts'
 
-/** What to play, with which weights, and how often. */
+/** The environment and policy to play, the weights, and the number of episodes. */
 export interface EvaluateOptions {
   environment: EnvironmentDefinition
   policy: PolicyDefinition

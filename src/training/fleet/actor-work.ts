@@ -3,7 +3,7 @@ import type { Message } from '../../fleet/bus/bus.ts'
 import type { Store } from '../../fleet/store/store.ts'
 import { nextTurn } from '../loop/training.ts'
 
-/** What was collected at once. */
+/** One collected part. */
 export interface Collected {
   /** Environment steps, or tokens that a language model chose. */
   readonly steps: number
@@ -12,7 +12,7 @@ export interface Collected {
   readonly version: number
 }
 
-/** What its work gets from an actor. */
+/** The inputs of its work from an actor. */
 export interface WorkTools {
   readonly actor: string
   readonly store: Store
@@ -30,7 +30,7 @@ export interface ActorWork {
   collect(task: Message, tools: WorkTools): Promise<void>
   /** After a failure, in the middle of a task. */
   forget(task: Message): void
-  /** The result that tells an error. */
+  /** The result that reports an error. */
   failed(task: Message, error: string, tools: Pick<WorkTools, 'actor' | 'waited'>): Message
   close(): void
 }

@@ -47,7 +47,7 @@ export interface EpisodeDescription extends DescriptionOfAll {
     'name' | 'numLanes' | 'firstLane' | 'seed' | 'autoreset' | 'explore' | 'numSteps'
   >
   readonly numMembers: number
-  /** What helpers of the learner need; null if it computes gradients alone. */
+  /** The inputs of the learner's helpers; null if it computes gradients alone. */
   readonly gradients: {
     readonly algorithm: DefinitionRecord
     /** One of `shareCounts`. */

@@ -24,7 +24,7 @@ const AGAIN_SECONDS = 3
 /** Options of an actor of a fleet. */
 export type ActorOptions = MemberOptions
 
-/** What an actor did. */
+/** The work that an actor did. */
 export interface ActorSummary {
   readonly actor: string
   /** Parts of rollouts, or of the groups of an update. */

@@ -23,7 +23,7 @@ const REPORT_MS = 1000
 /** Failed tasks in a row after which the helper ends with the error. */
 const FAILURES_MAX = 3
 
-/** What a helper did. */
+/** The work that a helper did. */
 export interface HelperSummary {
   readonly helper: string
   /** Computed shares of gradients. */

@@ -1,6 +1,6 @@
 /**
  * The learner's side of a fleet, for episodes (`fleet-crew.ts`) and conversations (`fleet-groups.ts`): it takes the learner's place on the
- * bus, describes the run, receives results, and keeps the store free of what nobody needs.
+ * bus, describes the run, receives results, and removes unneeded data from the store.
  */
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
@@ -21,7 +21,7 @@ export const LEASE_SECONDS = 10
 const HELD_SECONDS = 86_400
 /** Milliseconds between two reports of the learner. */
 const REPORT_MS = 1000
-/** Milliseconds between two states of the fleet that are told. */
+/** Milliseconds between two reports of the fleet's state. */
 const STATUS_MS = 2000
 /** Milliseconds without an actor's result before that is reported. */
 const LONELY_MS = 15_000
@@ -66,9 +66,9 @@ export interface LearnerWork {
   accept(item: Item): Promise<unknown> | undefined
   /** The hashes of blobs that are needed. */
   live(): Iterable<string>
-  /** Whether somebody should be collecting. */
+  /** Whether an actor should be collecting. */
   isAwaiting(): boolean
-  /** Nothing more is collected. */
+  /** No more rollouts are collected. */
   failed(): void
 }
 
@@ -84,7 +84,7 @@ export class FleetLearner {
   readonly pool: FleetPool | undefined
   readonly #options: FleetOptions
   readonly #work: LearnerWork
-  /** What is to be done, one after the other. */
+  /** The pending tasks, in order. */
   #queue: Promise<unknown> = Promise.resolve()
   #opened: OpenedLearner | null = null
   #failure: Error | null = null
@@ -208,7 +208,7 @@ export class FleetLearner {
     }
   }
 
-  /** Tells the fleet's state until the learner ends. */
+  /** Reports the fleet's state until the learner ends. */
   async #tellStates(): Promise<void> {
     const { signal } = this.#stop
     while (!signal.aborted) {
@@ -217,7 +217,7 @@ export class FleetLearner {
     }
   }
 
-  /** A state that cannot be told ends nothing; the user hears of the first one. */
+  /** A failed report ends nothing; the user is warned about the first one. */
   async #tellState(): Promise<void> {
     try {
       await this.#options.onStatus!(await this.#readState!())
@@ -234,7 +234,7 @@ export class FleetLearner {
     this.#options.tell(`no actor has returned a result for ${LONELY_MS / 1000} s: start actors with colonnade actor`)
   }
 
-  /** Does something after what was begun before. */
+  /** Runs a task after the earlier ones. */
   do(work: () => Promise<unknown>): void {
     this.#queue = this.#queue.then(work).catch((error: Error) => this.fail(error))
   }
@@ -271,7 +271,7 @@ export class FleetLearner {
     })
   }
 
-  /** Tells how far the run is, at most once a second, and at the end. */
+  /** Reports the progress of the run, at most once a second, and at the end. */
   async report(): Promise<void> {
     if (performance.now() - this.#reported < REPORT_MS) return
     this.#reported = performance.now()

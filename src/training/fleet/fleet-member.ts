@@ -1,4 +1,4 @@
-/** What actors and helpers of a fleet have in common: they wait for a learner, and follow its run and orders until their end. */
+/** The common part of actors and helpers of a fleet: they wait for a learner, and follow its run and orders until their end. */
 import { randomUUID } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -16,7 +16,7 @@ export interface MemberOptions {
   readonly modules?: readonly string[]
   /** Whether it waits for the next learner of this name when a run ends, until the fleet is drained; default false. */
   readonly stay?: boolean
-  /** When aborted, it ends after what it does. */
+  /** When aborted, it ends after its current task. */
   readonly signal?: AbortSignal
   tell?(message: string): void
 }
@@ -100,7 +100,7 @@ export class FleetMember {
     if (end === null || this.signal.aborted) return
     this.end = end
     this.#stop()
-    if (end === 'run') void this.store?.close() // No learner waits for what it is about to put.
+    if (end === 'run') void this.store?.close() // No learner waits for its result.
   }
 
   /** The run as it is described now. `begin` is called first when it is another start of the learner. */

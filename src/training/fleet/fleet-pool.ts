@@ -34,7 +34,7 @@ export interface GradientTask {
 /** The prefix of helpers' keys. */
 export const HELPER = 'helper.'
 
-/** What a helper reports, at least once a second: its last task, with the hashes of its results by share. */
+/** The report of a helper, at least once a second: its last task, with the hashes of its results by share. */
 export interface HelperReport {
   readonly session: string
   readonly task: string

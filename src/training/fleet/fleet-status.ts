@@ -37,14 +37,14 @@ export async function statusReader(bus: Bus): Promise<() => Promise<FleetStatus>
   }
 }
 
-/** The values whose keys have this prefix, by the rest of the key. */
+/** The values whose keys have this prefix, by the key without it. */
 async function reportsOf(values: Values, prefix: string) {
   const keys = (await values.keys()).filter((each) => each.startsWith(prefix)).sort()
   const found = await Promise.all(keys.map(async (key) => [key.slice(prefix.length), await values.get(key)] as const))
   return found.flatMap(([name, value]) => (value === null ? [] : [[name, value.value] as const])) // Some have just gone.
 }
 
-/** What an actor reports. */
+/** The report of an actor. */
 type ActorReport = Omit<FleetActorStatus, 'name' | 'stepsPerSecond' | 'weightsAge'> &
   Readonly<Record<'steps' | 'seconds' | 'version', number>>
 

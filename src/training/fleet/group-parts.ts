@@ -1,5 +1,5 @@
 /**
- * What a learner and the actors of a fleet send to each other for groups of conversations: the rows as an Arrow IPC stream, and the messages
+ * The messages between a learner and the actors of a fleet for groups of conversations: the rows as an Arrow IPC stream, and the messages
  * that name them.
  *
  * A conversation depends only on its number, the weights, and the code. So any actor can collect a group again, with the same bits.

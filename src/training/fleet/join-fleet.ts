@@ -29,7 +29,7 @@ export interface JoinFleetOptions {
    * this process serves them.
    */
   readonly store: string
-  /** When rows of a rollout are removed: `checkpoint`, when one contains what was learned from them, or `update`. */
+  /** When rows of a rollout are removed: `checkpoint`, after a checkpoint contains their update, or `update`, after the update. */
   readonly acknowledge?: Acknowledgement
   /** Seconds without news after which a part goes to another actor. Default 20. */
   readonly seconds?: number
@@ -41,7 +41,7 @@ export interface JoinFleetOptions {
   readonly actors?: number
   /** Called when the run is ordered to stop. */
   onStop?(): void
-  /** Called every two seconds, and at the end, with the fleet's state. An error ends nothing: the user is told once. */
+  /** Called every two seconds, and at the end, with the fleet's state. An error ends nothing: the user is warned once. */
   onStatus?(status: FleetStatus): Promise<void>
   /** Receives messages for the user; default: standard error. */
   tell?(message: string): void

@@ -1,5 +1,5 @@
 /**
- * What a learner and the actors of a fleet send to each other: a member's part of a rollout, and the state of its lanes
+ * The messages between a learner and the actors of a fleet: a member's part of a rollout, and the state of its lanes
  * between two rollouts, as Arrow IPC streams; and the messages that name them.
  *
  * A part depends only on its lanes' state before it, the weights, and the code. So any actor can collect it again,

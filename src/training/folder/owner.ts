@@ -375,7 +375,7 @@ function pidSpace(): string | null {
 
 /** When a process started; null if it does not exist or the system does not tell. */
 function startOf(pid: number): string | null {
-  // The name, in parentheses, may contain spaces; the rest does not. The start is field 22.
+  // The name, in parentheses, may contain spaces; the other fields do not. The start is field 22.
   return told(`/proc/${pid}/stat`)?.split(') ').at(-1)?.split(' ')[19] ?? null
 }
 

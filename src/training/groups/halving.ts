@@ -1,12 +1,12 @@
 /**
  * Successive halving (Jamieson and Talwalkar 2016; asynchronous: Li et al. 2020): every setting trains to a part of its
- * length, a rung, and only the best of a rung go on to the next.
+ * length, a rung, and only the best of a rung continue to the next.
  */
 import { InputError, show } from '../../base/errors.ts'
 
 /** How settings are stopped early. */
 export interface HalvingOptions {
-  /** One of this many goes on at each rung; default 0: all train to their end. */
+  /** At each rung one in this many settings continues; default 0: all train to their end. */
   readonly halving?: number
   /** Rungs, the last at the end: each has `halving` times the length of the one before. Default 3. */
   readonly rungs?: number
@@ -21,8 +21,8 @@ export function rungsOf({ halving = 0, rungs = 3 }: HalvingOptions): readonly nu
 }
 
 /**
- * Which settings go on from a rung: the best of those that have reached it, one of `halving`; at least one once nothing
- * else will come. `ranked`: their numbers, the best first; `reached`: the number of rungs that each has done.
+ * The settings that continue from a rung: the best of those that have reached it, one in `halving`; at least one when
+ * no further setting will reach it. `ranked`: their numbers, the best first; `reached`: the number of rungs that each has done.
  */
 export function goingOn(
   ranked: readonly number[],

@@ -4,7 +4,7 @@ import { explainedShare } from '../../telemetry/explained.ts'
 import { figureIn } from '../../telemetry/metrics-lines.ts'
 import { fractionOf, isRange, isSeveral, type Values } from './sampled-settings.ts'
 
-/** What settings are compared by. */
+/** The basis for comparing settings. */
 export interface RankingOptions {
   /**
    * A metric to raise, like `episodeReturn` or `components/exact`, or with a minus to lower, like `-loss`: the mean over
@@ -21,7 +21,7 @@ interface Bound {
   readonly bound: number
 }
 
-/** Parses bounds. @throws InputError for a text that is none, or a metric that runs do not have. */
+/** Parses bounds. @throws InputError for an invalid bound, or a metric that runs do not have. */
 export function boundsOf(texts: readonly string[], metrics: readonly string[]): Bound[] {
   return texts.map((text) => {
     const [, metric = '', sign, number] = /^([\w/.-]+)\s*([<>])\s*(.+)$/.exec(text) ?? []
@@ -49,7 +49,7 @@ export function lastValue(lines: readonly Line[], metric: string): number {
 /** A setting's worth: higher is better; −∞ without a value. */
 export interface Worth {
   readonly value: number
-  /** By how much bounds are broken, as parts of the bounds; 0 if none is. */
+  /** The sum of violations of bounds, as fractions of the bounds; 0 if none is violated. */
   readonly excess: number
 }
 
@@ -66,7 +66,7 @@ export function worthOf(runs: readonly (readonly Line[])[], objective: string, b
   return { value: Number.isNaN(mean) ? Number.NEGATIVE_INFINITY : isLowered ? -mean : mean, excess }
 }
 
-/** Orders by what is within bounds, then how long they trained, then by value: the best first, the first of equals. */
+/** Orders settings: first by violations of bounds, then by length of training, then by value; the best first, the first of equals. */
 export function rank(settings: readonly { readonly worth: Worth; readonly reached: number }[]): number[] {
   return [...settings.keys()].sort((a, b) => {
     const [one, other] = [settings[a]!, settings[b]!]
@@ -76,7 +76,7 @@ export function rank(settings: readonly { readonly worth: Worth; readonly reache
   })
 }
 
-/** Settings from which importance is told. */
+/** Minimum number of settings for an estimate of importance. */
 const ENOUGH = 8
 /** Parts of a range. */
 const PARTS = 4

@@ -128,14 +128,14 @@ function trainPart(run: Run, part: number, train: TrainRun): Promise<RunSummary>
   return train(run, { onUpdate, signal: pause.signal })
 }
 
-/** How far a training is, as its summary tells. */
+/** The progress of a training, from its summary. */
 interface Done {
   readonly totalSteps?: number
   readonly updates?: number
   readonly sftSteps?: number
 }
 
-/** The part of a training that is done: by steps, by passes over recorded rows, or by updates of its last phase. */
+/** The completed fraction of a training: by steps, by passes over recorded rows, or by updates of its last phase. */
 function partOf(definition: RunDefinition, { totalSteps = 0, updates = 0, sftSteps = 0 }: Done): number {
   if (definition.kind === 'conversations') {
     return definition.rl === null

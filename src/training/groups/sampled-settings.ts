@@ -1,4 +1,4 @@
-/** What a sweep varies: ranges, like `1e-4..1e-2`, and lists of values, each value at a fraction of them. */
+/** The varied values of a sweep: ranges, like `1e-4..1e-2`, and lists of values; each value has a place as a fraction of its range or list. */
 import { InputError, show } from '../../base/errors.ts'
 import type { Setting } from '../../base/settings.ts'
 

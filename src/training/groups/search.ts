@@ -1,4 +1,4 @@
-/** Which settings a sweep tries next: a quasi-random sequence, random ones, or those that results propose. */
+/** Chooses the next settings of a sweep: from a quasi-random sequence, at random, or by the results so far. */
 import { InputError, show } from '../../base/errors.ts'
 import { Random, Stream } from '../../base/random.ts'
 import { fractionOf, isSeveral, type Values, valueAt } from './sampled-settings.ts'

@@ -64,7 +64,7 @@ export interface SweepSummary {
   readonly seeds: readonly number[]
   /** In the order of their values, the last key varying fastest, or as they were drawn. Those with a result. */
   readonly settings: readonly SweepSetting[]
-  /** What compares settings, and the best one of those that trained longest; null while none is within the bounds. */
+  /** The comparison of settings, and the best of those that trained longest; null while none is within the bounds. */
   readonly best: { readonly figure: string; readonly setting: number } | null
   /** How much of the variance of the settings' ranks each key explains alone, 0 to 1; null of fewer than 8 settings. */
   readonly importance: Readonly<Record<string, number>> | null
@@ -184,7 +184,7 @@ interface Planned {
  * Trains a run for each setting and each seed, side by side if possible, and combines the results. In `texts`, a key's
  * values are separated by commas, or a range from which `samples` are drawn (`valuesOf`). Called again with the same
  * settings and folder, it keeps finished runs, resumes interrupted ones one after another, and starts the missing ones:
- * what a search proposes depends on the results alone.
+ * the proposals of a search depend only on the results.
  * @throws InputError as `trainSeeds` does, if no key has several values, and for a folder with anything else.
  */
 export async function trainSweep(

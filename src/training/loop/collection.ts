@@ -52,7 +52,7 @@ export class Collection {
     this.#watch = told[2]!
   }
 
-  /** No promise comes of it: whoever answers later has one thread. */
+  /** It is no promise: a cohort with later answers has one thread. */
   #collectShare(): void {
     for (const _ of collectWatched(this.#world, this.#cohorts, this.#watch));
   }

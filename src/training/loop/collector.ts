@@ -68,7 +68,7 @@ export interface Collector {
   kept?(updates: number): void
   /** Drops pending replies of environments: running conversations ask again when they continue. */
   close(): void
-  /** Ends it with the trainer, or before another state is loaded; default: `close`. Nothing of it goes on when it settles. */
+  /** Ends it with the trainer, or before another state is loaded; default: `close`. All its work has ended when the promise settles. */
   end?(): Promise<void>
   saved(): SavedCollector
   restore(saved: SavedCollector): void

@@ -104,7 +104,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
   #team: Team | undefined
   /** The threads that collect while others learn; undefined if all do both, and in a worker. */
   readonly #actors: Actors | undefined
-  readonly #ordered: OrderedTraining // What other threads get.
+  readonly #ordered: OrderedTraining // The message to other threads.
   /** The error of a failed update, after which there is no other. */
   failure: unknown
   /** Rejects the promise that `advance` races with. */
@@ -455,7 +455,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     } as UpdateMetrics
   }
 
-  /** What takes back what an update wrote to large columns. */
+  /** Takes back the writes of an update to large columns. */
   get undos(): Undo[] {
     return this.#agents.flatMap(({ learners }) => learners.flatMap(({ undo = [] }) => undo))
   }

@@ -86,7 +86,7 @@ export class TrainerLog {
     await this.#loggers?.settled()
   }
 
-  /** Lets the loggers write the rest, and end. */
+  /** Lets the loggers write their queued updates, and end. */
   async close(): Promise<void> {
     const loggers = this.#loggers
     this.#loggers = undefined

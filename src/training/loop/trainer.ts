@@ -238,7 +238,7 @@ export class Trainer<C extends Cohort = Cohort> {
     const isDone = (training: Training<unknown>) => training.isDone(goal)
     this.#trainings.every(isDone) // Checks the goal.
     await this.#settleFolder((folder) => this.restore(folder))
-    let since = performance.now() // All that a training does counts, and what is done between its updates.
+    let since = performance.now() // Counts the time of all work of a training, and of the work between its updates.
     while (!this.#trainings.every(isDone)) {
       for (const training of this.#trainings) {
         if (isDone(training)) continue

@@ -18,7 +18,7 @@ import { LogprobSums } from './logprob-sums.ts'
 type Fields = ReadonlyMap<string, Field>
 
 /**
- * Checks the rows of a table in which somebody acted.
+ * Checks the rows of a table in which a lane acted.
  *
  * @returns warnings, one sentence each.
  * @throws InputError, with row and column, for a number that is not finite or outside its space, a reward beyond ±2^50,
@@ -52,7 +52,7 @@ export function tellOnce(table: object, notes: readonly string[]): void {
   for (const note of untold(table, notes)) tell(`warning: ${note}`)
 }
 
-/** The rows in which somebody acted. @throws InputError for a flag that is neither 0 nor 1. */
+/** The rows in which a lane acted. @throws InputError for a flag that is neither 0 nor 1. */
 function checkFlags(fields: Fields, numRows: number): Column {
   const valid = fields.get('valid')!.column
   for (const name of ['valid', 'terminated', 'truncated']) {

@@ -129,7 +129,7 @@ export class RecordedRollouts {
   load(i: number): void {
     const { rollout, finals, observation, league } = this.#cohort
     const from = i * this.#rows
-    league?.acted.fill(0) // The first set of weights learns from all rows, whoever chose them.
+    league?.acted.fill(0) // The first set of weights learns from all rows, including those of other sets.
     for (const [name, { column, width }] of this.#fields) {
       rollout[name].set(column.subarray(from * width, (from + this.#rows) * width) as never)
     }

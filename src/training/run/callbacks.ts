@@ -4,7 +4,7 @@ import type { Cohort } from '../../world/cohort.ts'
 import type { RunListeners } from './kind.ts'
 import type { Run } from './run.ts'
 
-/** What `defineCallbacks` makes: the listeners of a run. */
+/** The result of `defineCallbacks`: the listeners of a run. */
 export interface Callbacks {
   (run: Run): RunListeners<Cohort>
   readonly id: string
@@ -49,7 +49,7 @@ export function defineCallbacks(definition: {
   return Object.assign(callbacks, { id })
 }
 
-/** Listeners that call all of these in order, one after the other, and whose signal is aborted with the first of theirs. */
+/** Listeners that call all of these in order, with a signal that aborts with the first of their signals. */
 export function joinListeners(all: readonly RunListeners<Cohort>[]): RunListeners<Cohort> {
   checkGiven('listeners', all, 'a list')
   const signals = all.flatMap(({ signal }) => (signal === undefined ? [] : [signal]))

@@ -133,8 +133,8 @@ const EPSILON = 1e-5
 
 /**
  * A run's defaults, given the user's keys: for a new model the text environment's tuned settings. A loaded model can
- * already talk, so it takes no supervised steps unless their keys are given, and as many lanes as fit; the rest are
- * standard defaults.
+ * already talk, so it takes no supervised steps unless their keys are given, and as many lanes as fit; its other
+ * settings have standard defaults.
  */
 export function textPresetOf(environment: string, given: Readonly<Record<string, string>> = {}): TextPreset {
   const known = Object.hasOwn(textPresets, environment) ? { ...untunedText, ...textPresets[environment] } : untunedText

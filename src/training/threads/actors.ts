@@ -154,11 +154,11 @@ export class Actors {
 
   /** Columns saved in place of the lanes' current ones: the state at the start of this update's rollout. */
   instead(update: number): ReadonlyMap<Column, Column> {
-    this.#publish(update) // So that what is saved is the same before its delivery as in the middle of it.
+    this.#publish(update) // So the saved state is the same before and during a delivery.
     return this.#isAhead ? beginningOf(this.#cohort, update) : new Map()
   }
 
-  /** As `close`. When it settles nobody writes in the lanes' columns, and lanes continue from there. */
+  /** As `close`. When it settles, no thread writes in the lanes' columns, and lanes continue from their state. */
   async halt(): Promise<void> {
     this.close()
     await this.#gone

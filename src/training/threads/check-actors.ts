@@ -1,4 +1,4 @@
-/** The trainings that can have actors. */
+/** Checks that a training can have actors. */
 import type { AlgorithmDefinition, Learner } from '../../algorithms/algorithm.ts'
 import type { GradientPool } from '../../algorithms/shared-gradient.ts'
 import { InputError } from '../../base/errors.ts'

@@ -1,5 +1,5 @@
 /**
- * The contract of crews: who collects the rollouts that a learner learns from. A crew has members, each with its part of
+ * The contract of crews, which collect the rollouts of a learner. A crew has members, each with its part of
  * the lanes, and fills the columns of rollouts ahead (`world/episodes/ahead.ts`). There are two: threads of this process
  * (`thread-crew.ts`), and processes of a fleet (`training/fleet/fleet-crew.ts`).
  */
@@ -49,11 +49,11 @@ export interface Crew {
   hold(isHeld: boolean): void
   /** Ends it with a reason, which becomes its failure. */
   fail(reason: Error): void
-  /** Ends it. Settles when nobody writes to the columns any more. */
+  /** Ends it. Settles when no member writes to the columns any more. */
   close(): Promise<unknown>
 }
 
-/** What a crew collects for. */
+/** The learner of a crew. */
 export interface CrewParts {
   readonly world: World
   readonly cohort: EpisodeCohort

@@ -1,8 +1,7 @@
 /**
- * How threads share work in parts (`base/parted.ts`). Thread 0 publishes a run in shared memory; whoever is free claims its next part by an
- * atomic counter. Thread 0 claims too, and then waits only for parts that were begun: a thread that comes late finds nothing left to do.
- *
- * Work can also be dealt: each thread does the part of its own number, such as the lanes whose environment is in its heap.
+ * How threads share work in parts (`base/parted.ts`). Thread 0 publishes a run in shared memory; a free thread claims
+ * the next part by an atomic counter. Thread 0 claims too, and then waits only for parts that were begun, so a late
+ * thread delays nothing. Work can also be assigned: each thread does the part of its own number, such as the lanes whose environment is in its heap.
  */
 import { type Clock, Work } from '../../base/clock.ts'
 import { doParts, type PartedWork, type SharedWork, type ShareWork, toldNumbers } from '../../base/parted.ts'
@@ -138,7 +137,7 @@ export class Sharing {
     if (Atomics.load(words, SharingWord.asleep) > 0) Atomics.notify(words, SharingWord.run)
   }
 
-  /** Does at most `most` parts that nobody has claimed. */
+  /** Does at most `most` unclaimed parts. */
   #claim(work: PartedWork, numParts: number, most: number, before?: () => void): void {
     const { words } = this.columns
     const run = this.#run & RUN_MASK

@@ -56,7 +56,7 @@ export class Barrier {
   /** Resolves when all have arrived, and rejects when canceled; undefined if all have arrived already. */
   meet(): Promise<void> | undefined {
     const generation = this.#arrive()
-    this.#check() // After abort() nobody else would arrive.
+    this.#check() // After abort() no other thread would arrive.
     if (generation !== undefined && !this.#isOver(generation)) return this.#wait(generation)
     this.#check()
     return undefined
@@ -118,7 +118,7 @@ export function endWhenDropped(trainer: object, threads: { end(): boolean }): vo
   unclosed.register(trainer, threads)
 }
 
-/** What Node.js says of the idle time of a worker that has ended. */
+/** The idle time that Node.js reports for a worker that has ended. */
 const ENDED = -1
 
 export class Team {
@@ -170,7 +170,7 @@ export class Team {
     const team = new Team(workers, indices, new Barrier(control, count, numCores()), describe)
     try {
       await team.meet()
-      team.check() // Node.js tells of a worker's end only if it was asked before.
+      team.check() // Node.js reports a worker's end only to earlier listeners.
     } catch {
       throw team.failure
     }

@@ -40,7 +40,7 @@ export class EntropyWatch {
     const told = this.#watched.flatMap((watched) => {
       const { name, algorithm, most, returnThreshold, entropies } = watched
       const { entropy, episodeReturn } = cohorts[name] as unknown as { entropy?: number; episodeReturn: number }
-      if (entropy === undefined || Number.isNaN(entropy)) return [] // NaN if nobody acted.
+      if (entropy === undefined || Number.isNaN(entropy)) return [] // NaN if no lane acted.
       if (update === 1) entropies.push(most)
       entropies.push(entropy)
       if (entropies.length > UPDATES + 1) entropies.shift()

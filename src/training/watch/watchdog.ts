@@ -25,7 +25,7 @@ export interface Watched {
 
 /** Seconds for a caller's thread to end a stopping run before the process is killed. */
 const GRACE_SECONDS = 10
-/** Seconds without progress that a run waits once it was told to end. */
+/** Seconds without progress that a run waits after a request to end. */
 const IMPATIENT_SECONDS = 5
 
 let watching: Promise<Worker> | undefined
@@ -99,7 +99,7 @@ parentPort.on('message', ({ id, ...told }) => {
     if (one) Object.assign(one, { ms: Math.min(one.ms, told.hurry), mustStop: true, threads: one.who.map(() => ({})) })
   } else watched.set(id, { ...told, threads: told.who.map(() => ({})) })
 })
-const attempt = (action) => { try { action() } catch {} } // Nobody is left to tell of it.
+const attempt = (action) => { try { action() } catch {} } // No thread is left to report it.
 function tell(one, message) {
   attempt(() => appendFileSync(one.log, new Date().toISOString() + ' process ' + process.pid + ': ' + message + '\\n', { flag: ${APPENDING} }))
   attempt(() => writeSync(2, 'colonnade: warning: ' + message + '\\n'))

@@ -65,7 +65,7 @@ export interface ConversationCohortOptions {
    * checked at its turn, and one that is too long is an error.
    */
   tooLong?: TooLong
-  /** Holds out examples: conversations and supervised steps use either only the rest or only the held-out ones. Default: none are held out. */
+  /** Holds out examples: conversations and supervised steps use either only the other examples or only the held-out ones. Default: none are held out. */
   heldOut?: HeldOut
   /**
    * What happens to a conversation whose turn was cut off by its budget or the context while the environment has more to say: it ends
@@ -99,7 +99,7 @@ export interface PendingReply {
   reply: Reply | null
   /** Settles when the reply has arrived; never rejects. */
   arrival: Promise<void>
-  /** Tells the environment that the reply is no longer needed, and removes the deadline. */
+  /** Signals the environment that the reply is no longer needed, and removes the deadline. */
   cancel(): void
 }
 

@@ -1,6 +1,6 @@
 /**
- * Size of a cohort's trajectory log. It holds the conversations of a trainer's update and those in progress, so that it is full only if
- * nobody empties it.
+ * Size of a cohort's trajectory log. It holds the conversations of a trainer's update and those in progress, so that it
+ * is full only if it is not emptied.
  */
 import { InputError } from '../../base/errors.ts'
 import { candidatesPerToken, checkSampling } from '../../language/transformer/sampling.ts'

@@ -105,7 +105,7 @@ export interface EpisodeCohort {
   answer: Answer | null
   /** Whether the cohort skips ticks: it waits for an answer, or its rollout is full and others' are not. */
   rests: boolean
-  /** Steps until the cohort rests: the rest of the current rollout. */
+  /** Steps until the cohort rests, which are the remaining steps of the current rollout. */
   ticksLeft: number
   /** Bounds of the action space: low and high of a box, sizes of choices. */
   readonly bounds: Bounds & { readonly sizes: Int32Array }

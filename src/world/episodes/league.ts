@@ -15,7 +15,7 @@ const SETS_MAX = 256
 export interface League {
   /** Index of the set of weights that acts in each lane, a component of the lanes. Written by the program, between two rollouts. */
   readonly lanes: { readonly policy: Uint8Array }
-  /** The sets. The first is the cohort's own; it and the other learning sets learn, the rest are written by the program. */
+  /** The sets. The first is the cohort's own; it and the other learning sets learn; the program writes the remaining sets. */
   readonly weights: readonly Float32Array[]
   /** The policy over each set. */
   readonly policies: readonly Policy[]

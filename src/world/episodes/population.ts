@@ -113,7 +113,7 @@ function rowOf<C extends Column>(column: C, n: number, numLanes: number): C {
   return column.subarray(n * width, (n + 1) * width) as C
 }
 
-/** Moves the given rows (ascending) to the front; the rest of the first `before` rows becomes 0. */
+/** Moves the given rows (ascending) to the front; the other ones of the first `before` rows become 0. */
 function packRows(column: Column, width: number, rows: Uint32Array, before: number): void {
   for (let i = 0; i < rows.length; i++) {
     const from = rows[i]! * width

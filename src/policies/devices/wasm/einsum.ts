@@ -27,7 +27,7 @@ export function einsumKernels(heap: Heap): TensorKernels {
 
 /**
  * The product of one or two terms, summed over the letters that `output` lacks. Letters that only one term has are summed first; then
- * each term is transposed to (batch, free, contracted) order, so that one batch of matrix products computes the rest.
+ * each term is transposed to (batch, free, contracted) order, so that one batch of matrix products computes the result.
  */
 function contract(heap: Heap, given: readonly Term[], output: string): TensorInfo {
   const made: TensorInfo[] = []

@@ -4,7 +4,7 @@ import { element } from './elements.ts'
 import { type Ask, RunView } from './run-view.ts'
 import { table } from './tables.ts'
 
-/** Seconds after which a state counts as old: its learner tells one every two seconds. */
+/** Seconds after which a state counts as old; the learner reports one every two seconds. */
 const OLD_SECONDS = 15
 
 export class FleetView extends RunView {

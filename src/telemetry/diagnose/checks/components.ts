@@ -1,7 +1,7 @@
 import { short } from '../../../base/metrics.ts'
 import { defineRunCheck } from '../check.ts'
 
-/** Of the size of a part that rises or falls. */
+/** Fraction of a component's size that counts as a rise or a fall. */
 const MUCH = 0.2
 
 export const components = defineRunCheck({

@@ -1,14 +1,14 @@
 import { short } from '../../../base/metrics.ts'
 import { become, defineRunCheck, times } from '../check.ts'
 
-/** Of the first entropy: below the first part a policy no longer explores, above the second it has decided nothing. */
+/** Fractions of the first entropy: below the first one a policy no longer explores, above the second it has learned no preference. */
 const COLLAPSED = 0.05
 const RANDOM = 0.98
 /** Nats below which a policy was never random. */
 const DECIDED = 0.1
 /** Nats that the entropy of a policy of numbers may rise. */
 const RISEN = 1
-/** The entropy coefficient to try where there is none. */
+/** The entropy coefficient to try if the run has none. */
 const USUAL_COEF = 0.01
 
 export const entropy = defineRunCheck({

@@ -2,7 +2,7 @@ import { short } from '../../../base/metrics.ts'
 import { defineRunCheck, type RunFinding, times } from '../check.ts'
 import type { RecordedRun } from '../recorded.ts'
 
-/** The part of what was gained that may be lost again. */
+/** The fraction of the gain that a run may lose again. */
 const LOST = 0.5
 
 export const returns = defineRunCheck({

@@ -1,6 +1,6 @@
 import { become, defineRunCheck, times } from '../check.ts'
 
-/** Of the variance of returns. A value function that learns soon explains a fifth of it and more. */
+/** Fraction of the variance of returns. A value function that learns soon explains a fifth of it or more. */
 const LITTLE = 0.05
 const USUAL_COEF = 0.5
 

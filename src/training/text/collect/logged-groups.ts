@@ -51,7 +51,7 @@ export class LoggedGroups {
     return ticket
   }
 
-  /** Tells the admission whether to learn from a complete group. */
+  /** Reports to the admission whether to learn from a complete group. */
   judge(group: number): void {
     const { trajectories, tokenizer } = this.#cohort
     const rows = rowsOfGroup(trajectories, group)

@@ -1,7 +1,7 @@
 /**
  * Collects conversations that others hold, in groups, with the same admission as an environment's lanes: agents that ask through a gateway
- * over the cohort's engine, or the actors of a fleet. When a member of a group ends, what the model saw and said goes to the cohort's log,
- * from which the same trainer learns.
+ * over the cohort's engine, or the actors of a fleet. When a member of a group ends, the model's input and output go to
+ * the cohort's log, from which the same trainer learns.
  */
 import type { GradientPool } from '../../../algorithms/shared-gradient.ts'
 import type { RlDefinition } from '../../../algorithms/tokens/rl.ts'
@@ -16,7 +16,7 @@ import { LoggedGroups } from './logged-groups.ts'
 
 /** A member's conversation. */
 export interface EndedMember {
-  /** Empty if the model said nothing. */
+  /** Empty without an answer of the model. */
   readonly rows: readonly Trajectory[]
   /** Why it does not count as sampled; null if it does. */
   readonly failure: string | null
@@ -40,7 +40,7 @@ export interface MemberRunner {
   kept?(updates: number): void
   /** Ends it with the trainer, or before another state is loaded. */
   close?(): Promise<void>
-  /** What a resumed training needs: plain JSON. */
+  /** The state for a resumed training: plain JSON. */
   saved?(): SavedCollector['runner']
   /** Takes up what was saved, after so many updates and ended members. */
   restore?(saved: SavedCollector['runner'], updates: number, numEnded: number): void

@@ -1,4 +1,4 @@
-/** Trajectories in checkpoints: tokens as tensors, the rest as JSON. */
+/** Trajectories in checkpoints: tokens as tensors, other fields as JSON. */
 import { InputError } from '../../../base/errors.ts'
 import { type Tensor, type TensorType, tensorValues } from '../../../base/files/safetensors.ts'
 import type { Trajectories } from '../../../tables/trajectories/trajectories.ts'

@@ -6,7 +6,7 @@ import { tick } from '../../../systems/tick.ts'
 import type { ConversationCohortOptions } from '../../../world/conversations/cohort.ts'
 import { createWorld } from '../../../world/world.ts'
 
-/** What answers, and to which prompts. */
+/** The engine to measure, and the prompts. */
 export type SpeedOptions = Pick<ConversationCohortOptions, 'environment' | 'policy' | 'engine'> & {
   /** Numbers of answers to generate at the same time, each whole number ≥ 1. */
   readonly answers: readonly number[]

@@ -242,7 +242,7 @@ function roomOf(plan: Plan, share: number): number {
   return Math.max(share * room, Math.min(room, 2 ** 32))
 }
 
-/** Tells the user beforehand that checking many or long examples may take minutes. */
+/** Warns the user that checking many or long examples may take minutes. */
 function patience({ options: { environment, maxTokens = environment.maxTokens } }: ConversationDraft): string[] {
   const { numExamples } = environment
   if (numExamples * maxTokens < MUCH_TO_LOOK_AT) return []

@@ -56,7 +56,7 @@ export class RlPhase implements Phase {
     return this.#isLearning || this.#collector.isMidway
   }
 
-  /** @throws InputError after an update that failed: nobody knows what of it is in the weights. */
+  /** @throws InputError after an update that failed, because the weights may contain a part of it. */
   check(action: string): void {
     if (this.#failure === null) return
     const { update, cause } = this.#failure

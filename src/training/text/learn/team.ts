@@ -1,6 +1,6 @@
 /**
  * The caller's side of a language model trainer's threads. Workers start when needed, and again after `close`. Thread 0
- * has environment, tokenizer and trajectories, and does the small ordered work alone. Workers know only the model, and
+ * has environment, tokenizer and trajectories, and does the small ordered work alone. Workers have only the model, and
  * share weights and cache. Batches are messages, which they read after a meeting.
  */
 
@@ -54,7 +54,7 @@ export class TextTeam implements DecodingWorkers {
     this.#team?.hold(false)
   }
 
-  /** Tells the cohort's engine who helps it, if it can be helped. */
+  /** Gives the cohort's engine its helping threads, if it supports them. */
   #ready(workers: DecodingWorkers | null): void {
     const { threads } = this.#cohort.engine
     if (threads !== null) threads.workers = workers

@@ -17,7 +17,7 @@ import { transformer } from '../../../language/transformer/model.ts'
 import type { TextOrder, WorkerProgram } from '../../threads/orders.ts'
 import { TextCommand } from './team.ts'
 
-/** A worker's program. It shares weights and cache, and knows the model but not the environment. */
+/** A worker's program. It shares weights and cache, and has the model but not the environment. */
 export function textProgram(order: TextOrder): WorkerProgram {
   const { memory, index, seed, kernels: build, config, context, sampling, explore } = order
   const { valueHead, quantizeActivations, checkpointing, cacheBits, apart } = order

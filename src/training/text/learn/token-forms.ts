@@ -19,7 +19,7 @@ type FormRows = Pick<
   'begin' | 'end' | 'token' | 'turn' | 'lossMask' | 'version' | 'forms' | 'group' | 'member'
 >
 
-/** What `packBatch` takes of turns with constraints and changed logits; null where no turn has any. */
+/** The input of `packBatch` for turns with constraints and changed logits; null if no turn has any. */
 export interface TokenForms {
   readonly masks: TokenMasks | null
   readonly changes: TokenChanges | null
