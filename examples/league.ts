@@ -21,7 +21,7 @@ export const race = defineEnvironment({
   make: ({ length }) => ({
     observationSpace: box({ low: 0, high: 1, shape: [2] }), // The positions of the player and the other.
     actionSpace: discrete(3), // A leap of 1, 2 or 3 cells
-    numAgents: 2, // Lanes 2g and 2g + 1 play game g.
+    numPlayers: 2, // Lanes 2g and 2g + 1 play game g.
     maxEpisodeSteps: null,
     returnThreshold: null,
     reset({ state, observation }, rows, count) {

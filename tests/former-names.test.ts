@@ -121,3 +121,23 @@ describe('runs that an earlier version wrote', () => {
     await expect(openRun(folder)).rejects.toThrow('run.opponentsShare: got a value, and opponentsFraction')
   })
 })
+
+test('an environment names its players by the former name', async () => {
+  const { box, defineEnvironment, discrete } = await import('../src/index.ts')
+  const named = (name: string) =>
+    defineEnvironment({
+      id: `Pair-${name}`,
+      settings: {},
+      state: () => ({}),
+      make: () => ({
+        ...{ observationSpace: box({ low: 0, high: 1, shape: [1] }), actionSpace: discrete(2) },
+        ...{ maxEpisodeSteps: 3, returnThreshold: null, [name]: 2 },
+        reset() {},
+        step() {},
+      }),
+    })()
+  expect(named('numAgents').numPlayers).toBe(2)
+  expect(told).toEqual(['colonnade: environment model.numAgents is now called numPlayers'])
+  expect(named('numPlayers').numPlayers).toBe(2)
+  expect(told).toHaveLength(1)
+})

@@ -299,8 +299,8 @@ describe('bad input', () => {
     )
     const wrong = defineEnvironment({
       ...{ id: 'Wrong', settings: {}, state: () => ({}) },
-      make: () => ({ ...race(), numAgents: 0 }) as never,
+      make: () => ({ ...race(), numPlayers: 0 }) as never,
     })
-    expect(() => wrong()).toThrow('Wrong numAgents: got 0, expected a whole number ≥ 1')
+    expect(() => wrong()).toThrow('Wrong numPlayers: got 0, expected a whole number ≥ 1')
   })
 })

@@ -32,8 +32,8 @@ export interface Roles {
 }
 
 /** Whose policy acts in each lane of a game: that of the predators, set 0, or that of the prey, set 1. */
-function roleOf(n: number, { numAgents = 1, parameters }: EnvironmentDefinition): 0 | 1 {
-  return n % numAgents < Number(parameters.predators) ? 0 : 1
+function roleOf(n: number, { numPlayers = 1, parameters }: EnvironmentDefinition): 0 | 1 {
+  return n % numPlayers < Number(parameters.predators) ? 0 : 1
 }
 
 /** Trains both roles at once by the preset, each with weights of its own, then lets the predators of each version play the prey of each. */
@@ -64,9 +64,9 @@ async function playAll(
   versions: readonly (readonly Float32Array[])[],
   seed: number,
 ): Promise<Omit<Roles, 'steps' | 'training'>> {
-  const { numAgents = 1, maxEpisodeSteps } = environment
+  const { numPlayers = 1, maxEpisodeSteps } = environment
   const numGames = GAMES * VERSIONS ** 2
-  const numLanes = numGames * numAgents
+  const numLanes = numGames * numPlayers
   const world = await createWorld({ environment, policy, numLanes, weightSets: 2 * VERSIONS, seed: 1000 + seed })
   const cohort = world.cohort()
   const { lanes, weights } = cohort.league!
@@ -77,7 +77,7 @@ async function playAll(
   const pairOf = (game: number) => [Math.floor(game / VERSIONS) % VERSIONS, game % VERSIONS] as const
   for (let n = 0; n < numLanes; n++) {
     const role = roleOf(n, environment)
-    lanes.policy[n] = 2 * pairOf(Math.floor(n / numAgents))[role] + role
+    lanes.policy[n] = 2 * pairOf(Math.floor(n / numPlayers))[role] + role
   }
   const caught = new Float64Array(numGames)
   for (let t = 0; t < maxEpisodeSteps!; t++) {
@@ -85,7 +85,7 @@ async function playAll(
     infer(world)
     step(world)
     for (let n = 0; n < numLanes; n++) {
-      if (roleOf(n, environment) === 1) caught[Math.floor(n / numAgents)]! -= cohort.transition.reward[n]!
+      if (roleOf(n, environment) === 1) caught[Math.floor(n / numPlayers)]! -= cohort.transition.reward[n]!
     }
     store(world)
   }

@@ -8,6 +8,7 @@ const FORMER: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   sft: { steps: 'updates', schedule: 'learningRateSchedule' },
   rl: { schedule: 'learningRateSchedule' },
   'text/tool-arithmetic': { shown: 'shownFraction' },
+  'environment model': { numAgents: 'numPlayers' },
 }
 
 const told = new Set<string>()

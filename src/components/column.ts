@@ -44,7 +44,7 @@ export type Columns<P> = {
 
 /** A column's name and specification in a flat list. */
 export interface PlannedColumn extends ColumnSpec {
-  /** Path of names, joined by dots: `agent.rollout.observation`. */
+  /** Path of names, joined by dots: `mlp.rollout.observation`. */
   readonly name: string
   readonly bytes: number
 }

@@ -5,6 +5,7 @@
  */
 import { type DefinitionRecord, defineFactory, type Factory } from '../base/definition.ts'
 import { checkCount, checkGiven, InputError, show, thrownBy } from '../base/errors.ts'
+import { withTodaysNames } from '../base/former-names.ts'
 import type { Random } from '../base/random.ts'
 import type { Settings, SettingValue, SettingValues } from '../base/settings.ts'
 import { box, choiceSizes, discrete, multiDiscrete, type Space, spaceWidth } from '../base/space.ts'
@@ -111,9 +112,11 @@ export interface EnvironmentModel<S> {
   /** Whether `reset` and `step` write the legal choices; requires discrete actions. Default: every choice is legal. */
   readonly actionMask?: boolean
   /**
-   * Number of agents that interact, like the players of a game: lane `g * numAgents + i` is agent i of game g. `reset` and `step` get all
-   * lanes of a game together, and their episodes begin and end together. Default 1.
+   * Number of players of a game: lane `g * numPlayers + i` is player i of game g. `reset` and `step` get all lanes of a game together, and
+   * their episodes begin and end together. Default 1.
    */
+  readonly numPlayers?: number
+  /** The former name of `numPlayers`. */
   readonly numAgents?: number
   /** Whether `step` writes `births` and `died`. Default: the lanes stay. */
   readonly population?: boolean
@@ -222,8 +225,9 @@ export function defineEnvironment<
   checkGiven('options of defineEnvironment', options, ['id', 'settings', 'state', 'make'])
   const { presets = [] } = options
   const factory = defineFactory('environment', options, (parameters) => {
-    const model = madeBy(options.id, () => options.make(parameters))
-    checkModel(options.id, model)
+    const made = madeBy(options.id, () => options.make(parameters))
+    checkModel(options.id, made)
+    const model = withTodaysNames('environment model', made)
     const { actionMask, actionSpace, maxEpisodeSteps, observationSpace } = model
     if (observationSpace.kind !== 'box') {
       const expected = 'a box (encode choices as numbers)'
@@ -237,8 +241,8 @@ export function defineEnvironment<
       throw new InputError(`${options.id} ${name}`, show(model[name]), 'true or false')
     }
     checkGoalPlace(options.id, model)
-    const { numAgents = 1 } = model
-    checkCount(`${options.id} numAgents`, numAgents)
+    const { numPlayers = 1 } = model
+    checkCount(`${options.id} numPlayers`, numPlayers)
     const isLimit = Number.isSafeInteger(maxEpisodeSteps) && maxEpisodeSteps! >= 1 && maxEpisodeSteps! <= STEPS_MAX
     if (maxEpisodeSteps !== null && !isLimit) {
       const expected = `a whole number from 1 to ${STEPS_MAX}, or null`

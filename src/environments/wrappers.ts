@@ -111,7 +111,7 @@ export const actionRepeat = defineWrapper({
   settings: { times: integer(2, 'environment steps per action', { min: 1 }) },
   state: () => ({ step: 'i32', total: 'f32' }),
   make({ times }, environment) {
-    const { id, actionMask = false, population = false, maxEpisodeSteps, numAgents = 1 } = environment
+    const { id, actionMask = false, population = false, maxEpisodeSteps, numPlayers = 1 } = environment
     if (actionMask || population) {
       const got = `around ${id}, ${actionMask ? 'which masks actions' : 'whose lanes are born and die'}`
       throw new InputError('actionRepeat', got, 'an environment without action masks, births and deaths')
@@ -136,7 +136,7 @@ export const actionRepeat = defineWrapper({
           while (first < to) {
             // Lanes of a game stop or continue together.
             let end = first
-            while (end < to && terminated[end] === 0 && truncated[end] === 0 && step[end]! < limit) end += numAgents
+            while (end < to && terminated[end] === 0 && truncated[end] === 0 && step[end]! < limit) end += numPlayers
             if (end > first) {
               environment.step(inner, first, end)
               for (let n = first; n < end; n++) {
@@ -144,7 +144,7 @@ export const actionRepeat = defineWrapper({
                 step[n] = step[n]! + 1
               }
             }
-            first = end + numAgents
+            first = end + numPlayers
           }
         }
         for (let n = from; n < to; n++) {

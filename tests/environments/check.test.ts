@@ -217,7 +217,7 @@ const faults: [string, EnvironmentCheck, RegExp, ReturnType<typeof walk>][] = [
     'one agent of a game that goes on',
     'games',
     /^an end for one of lane \d+ \(.*\) and lane \d+ /,
-    walk(() => ({ numAgents: 2 })),
+    walk(() => ({ numPlayers: 2 })),
   ],
   [
     'numbers that are not keyed',
@@ -319,7 +319,7 @@ describe('checkEnvironment', () => {
   })
 
   test('refuses options that are none', () => {
-    const environment = walk(() => ({ numAgents: 2 }))
+    const environment = walk(() => ({ numPlayers: 2 }))
     expect(() => checkEnvironment(environment, { numLanes: 5 })).toThrow('a multiple of the 2 players of a game')
     for (const numLanes of [0, -2, 1.5, Number.NaN])
       expect(() => checkEnvironment(environment, { numLanes })).toThrow(`numLanes: got ${numLanes}, expected`)

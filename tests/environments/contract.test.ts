@@ -36,7 +36,7 @@ test.each([
   ['masks', wrap(ticTacToe(), frameStack({ frames: 2 }))],
   ['actions of another size', wrap(pendulum(), rescaleAction(), timeLimit({ maxEpisodeSteps: 20 }))],
 ])('what lies around an environment keeps its contract: %s', (_, environment) => {
-  const { checks } = checkEnvironment(environment, { numLanes: 12 * (environment.numAgents ?? 1), steps: 40 })
+  const { checks } = checkEnvironment(environment, { numLanes: 12 * (environment.numPlayers ?? 1), steps: 40 })
   expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
 })
 
@@ -45,8 +45,8 @@ if (import.meta.env.MODE === 'properties') {
   describe('100,000 steps with actions at random find no fault', () => {
     const plain = environments.map((factory) => [factory.id, factory()] as const)
     test.each(plain.filter(([, { prepare }]) => prepare === undefined))('%s', (_, environment) => {
-      const { numAgents = 1 } = environment
-      const numLanes = Math.ceil(100 / numAgents) * numAgents
+      const { numPlayers = 1 } = environment
+      const numLanes = Math.ceil(100 / numPlayers) * numPlayers
       const anySeed = integer({ min: 0, max: 2 ** 32 - 1 })
       const holds = (seed: number) => {
         const { checks } = checkEnvironment(environment, { numLanes, steps: 1000, seed })

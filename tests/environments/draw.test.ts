@@ -17,8 +17,8 @@ type Point = readonly [x: number, y: number]
 
 /** What is drawn of lane 0 before each of so many ticks, with the state that it is drawn from. */
 async function drawn(environment: EnvironmentDefinition, ticks: number) {
-  const { numAgents = 1 } = environment
-  const world = await createWorld({ environment, policy: mlp({ hidden: [4] }), numLanes: 2 * numAgents, seed: 2 })
+  const { numPlayers = 1 } = environment
+  const world = await createWorld({ environment, policy: mlp({ hidden: [4] }), numLanes: 2 * numPlayers, seed: 2 })
   const cohort = world.cohort() as EpisodeCohort
   const pictures: { picture: Picture; state: Record<string, ArrayLike<number>> }[] = []
   for (let i = 0; i < ticks; i++) {
@@ -204,12 +204,12 @@ describe('what is drawn is where it is', () => {
   })
 
   test('a predator on the field of its prey', () => {
-    const { numAgents = 1, state } = createEnvironment('PredatorPrey-v0')
+    const { numPlayers = 1, state } = createEnvironment('PredatorPrey-v0')
     const environment = createEnvironment('PredatorPrey-v0')
     expect(Object.keys(state)).toEqual(expect.arrayContaining(['x', 'y']))
-    const lanes = { x: new Int32Array(2 * numAgents).fill(3), y: new Int32Array(2 * numAgents).fill(2) }
-    lanes.x.fill(5, 0, numAgents) // Of another game.
-    const { columns, fields } = environment.draw!(lanes, 2 * numAgents - 1)
+    const lanes = { x: new Int32Array(2 * numPlayers).fill(3), y: new Int32Array(2 * numPlayers).fill(2) }
+    lanes.x.fill(5, 0, numPlayers) // Of another game.
+    const { columns, fields } = environment.draw!(lanes, 2 * numPlayers - 1)
     expect([...fields.entries()].filter(([, color]) => color !== 0)).toEqual([[2 * columns + 3, 4]])
   })
 

@@ -17,16 +17,16 @@ const MOVES = [
 
 test('every step is that of the rules, agent by agent', () => {
   const [predators, prey, side, numGames] = [2, 3, 5, 8]
-  const numAgents = predators + prey
-  const width = 3 + 2 * numAgents
+  const numPlayers = predators + prey
+  const width = 3 + 2 * numPlayers
   const environment = predatorPrey({ predators, prey, side })
-  const lanes = lanesOf<Places>(environment, numGames * numAgents, 3)
+  const lanes = lanesOf<Places>(environment, numGames * numPlayers, 3)
   const { state, action, reward, observation, terminated } = lanes
   resetAll(environment, lanes)
   const placeOf = (n: number) => `${state.x[n]},${state.y[n]}`
   for (let g = 0; g < numGames; g++) {
-    const places = Array.from({ length: numAgents }, (_, i) => placeOf(g * numAgents + i))
-    expect(new Set(places).size).toBe(numAgents)
+    const places = Array.from({ length: numPlayers }, (_, i) => placeOf(g * numPlayers + i))
+    expect(new Set(places).size).toBe(numPlayers)
   }
   let [word, caughtHere, caughtInPassing] = [1, 0, 0]
   for (let t = 0; t < 150; t++) {
@@ -43,9 +43,9 @@ test('every step is that of the rules, agent by agent', () => {
     const wanted = new Array<number>(action.length).fill(0)
     const caught = new Set<number>()
     for (let n = 0; n < action.length; n++) {
-      if (n % numAgents >= predators) continue
-      const first = n - (n % numAgents)
-      for (let hunted = first + predators; hunted < first + numAgents; hunted++) {
+      if (n % numPlayers >= predators) continue
+      const first = n - (n % numPlayers)
+      for (let hunted = first + predators; hunted < first + numPlayers; hunted++) {
         const meets = String(after[n]) === String(after[hunted])
         const passes = String(after[n]) === String(before[hunted]) && String(after[hunted]) === String(before[n])
         if (!meets && !passes) continue
@@ -58,11 +58,11 @@ test('every step is that of the rules, agent by agent', () => {
     }
     expect([...reward]).toEqual(wanted)
     for (let n = 0; n < action.length; n++) {
-      const first = n - (n % numAgents)
+      const first = n - (n % numPlayers)
       if (!caught.has(n)) expect([state.x[n], state.y[n]]).toEqual(after[n])
       else for (let i = 0; i < predators; i++) expect(placeOf(n)).not.toBe(placeOf(first + i))
       const seen = [n - first < predators ? 1 : 0, state.x[n]! / side, state.y[n]! / side]
-      for (let other = first; other < first + numAgents; other++) {
+      for (let other = first; other < first + numPlayers; other++) {
         seen.push((state.x[other]! - state.x[n]!) / side, (state.y[other]! - state.y[n]!) / side)
       }
       expect([...observation.subarray(n * width, (n + 1) * width)]).toEqual(seen.map(Math.fround))

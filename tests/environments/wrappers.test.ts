@@ -63,8 +63,8 @@ async function played(environment: EnvironmentDefinition, numSteps: number, numL
 
 /** What stands in each valid row, with what came after an end, by lane, episode and step; lanes that wait for it are told to begin anew. */
 async function rowsByStep(environment: EnvironmentDefinition, autoreset: 'same-step' | 'next-step' | 'disabled') {
-  const { numAgents = 1 } = environment
-  const [numLanes, numSteps] = [2 * numAgents, 40]
+  const { numPlayers = 1 } = environment
+  const [numLanes, numSteps] = [2 * numPlayers, 40]
   const world = await createWorld({ environment, policy: mlp({ hidden: [4] }), numLanes, seed: 7, autoreset })
   world.reserve(world.draft(), { numSteps, learner: {} })
   const cohort = world.cohort() as EpisodeCohort

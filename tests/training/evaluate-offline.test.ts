@@ -209,7 +209,7 @@ const three = (actionSpace: Space) =>
       ...{
         observationSpace: box({ low: 0, high: 1 }),
         actionSpace,
-        numAgents: 3,
+        numPlayers: 3,
         maxEpisodeSteps: 5,
         returnThreshold: null,
       },

@@ -10,7 +10,7 @@ const pair = defineEnvironment({
   make: () => ({
     observationSpace: box({ low: 0, high: 1 }),
     actionSpace: discrete(2),
-    numAgents: 2,
+    numPlayers: 2,
     maxEpisodeSteps: 5,
     returnThreshold: null,
     reset: ({ observation }) => void observation.fill(0),

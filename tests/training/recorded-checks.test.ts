@@ -72,8 +72,8 @@ async function collected(
     readonly autoreset?: 'same-step' | 'next-step' | 'disabled'
   } = {},
 ): Promise<Recorded> {
-  const { numAgents = 1 } = environment
-  const world = await createWorld({ environment, policy, numLanes: NUM_LANES * numAgents, seed: 1, ...more })
+  const { numPlayers = 1 } = environment
+  const world = await createWorld({ environment, policy, numLanes: NUM_LANES * numPlayers, seed: 1, ...more })
   const trainer = createTrainer(world, algorithm)
   let updates = 0
   // Not the first rollout, in which all lanes are in step.
@@ -658,7 +658,7 @@ describe('passes what we record ourselves', () => {
     const environment = createEnvironment(id)
     expect(check(await collected(environment))).toEqual([])
     if (environment.maxEpisodeSteps === null || environment.maxEpisodeSteps > 1000) return
-    const { table, cohort } = await episodes(environment, 4 * (environment.numAgents ?? 1))
+    const { table, cohort } = await episodes(environment, 4 * (environment.numPlayers ?? 1))
     expect(check({ table, cohort })).toEqual([])
   })
 

@@ -72,7 +72,7 @@ export async function pictureEpisode(
     throw new InputError('run', `${run}, of a language model`, 'a run of an environment')
   }
   const { environment, policy, systems, weights, shared, update } = await loadPolicy(run, options)
-  const { observationSpace, numAgents = 1, draw, id } = environment
+  const { observationSpace, numPlayers = 1, draw, id } = environment
   const isDrawn = draw !== undefined
   if (!isDrawn && !isGrid(observationSpace)) {
     const expected = 'draw(state, n), which returns a picture'
@@ -80,7 +80,7 @@ export async function pictureEpisode(
   }
   const pictures: Picture[] = []
   const table = await recordEpisodes({
-    ...{ environment, policy, systems, weights, shared, episodes: numAgents, ...keys },
+    ...{ environment, policy, systems, weights, shared, episodes: numPlayers, ...keys },
     ...(isDrawn && {
       watch({ environmentLanes, episode, t }) {
         // An ended episode is drawn once more, to show its end.

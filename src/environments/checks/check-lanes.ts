@@ -111,11 +111,11 @@ export class CheckedLanes implements CalledLanes {
   reset(): unknown {
     const { lanes, rows, count, environment } = this
     if (!this.#isSplit) return environment.reset(lanes, rows, count)
-    const { numAgents = 1 } = environment
+    const { numPlayers = 1 } = environment
     const listed = rows.slice(0, count)
-    for (let i = count - numAgents; i >= 0; i -= numAgents) {
-      rows.set(listed.subarray(i, i + numAgents))
-      environment.reset(lanes, rows, numAgents)
+    for (let i = count - numPlayers; i >= 0; i -= numPlayers) {
+      rows.set(listed.subarray(i, i + numPlayers))
+      environment.reset(lanes, rows, numPlayers)
     }
     rows.set(listed)
     return undefined
@@ -164,10 +164,10 @@ export class CheckedLanes implements CalledLanes {
   step(): unknown {
     const { numLanes, environment } = this
     if (!this.#isSplit) return environment.step(this.lanes, 0, numLanes)
-    const { numAgents = 1 } = environment
-    const games = numLanes / numAgents
+    const { numPlayers = 1 } = environment
+    const games = numLanes / numPlayers
     const borders = [games, Math.floor(games * 0.7), Math.floor(games * 0.2), 0]
-    for (let i = 0; i < 3; i++) environment.step(this.lanes, borders[i + 1]! * numAgents, borders[i]! * numAgents)
+    for (let i = 0; i < 3; i++) environment.step(this.lanes, borders[i + 1]! * numPlayers, borders[i]! * numPlayers)
     return undefined
   }
 
@@ -181,12 +181,12 @@ export class CheckedLanes implements CalledLanes {
   endEpisodes(): void {
     const { lanes, numLanes, environment, rows } = this
     const { lane, episode, step } = lanes
-    const { numAgents = 1 } = environment
+    const { numPlayers = 1 } = environment
     this.count = 0
     for (let n = 0; n < numLanes; n++) {
       const isOver = this.isOver(n)
       step[n] = step[n]! + 1
-      const game = Math.floor(lane[n]! / numAgents)
+      const game = Math.floor(lane[n]! / numPlayers)
       if (!isOver && !(game % 2 === 1 && (this.t + game) % RESTART_STEPS === 0)) continue
       episode[n] = episode[n]! + 1
       step[n] = 0

@@ -235,10 +235,10 @@ export function checkLives(lanes: CalledLanes): void {
   }
 }
 
-export function checkGames(lanes: CalledLanes, numAgents: number): void {
+export function checkGames(lanes: CalledLanes, numPlayers: number): void {
   const { terminated, truncated } = lanes.lanes
   for (let n = 0; n < lanes.numLanes; n++) {
-    const first = n - (n % numAgents)
+    const first = n - (n % numPlayers)
     if ((terminated[n]! | truncated[n]!) === (terminated[first]! | truncated[first]!)) continue
     const expected = 'an end for the whole game'
     throw new Fault('games', `an end for one of ${where(lanes, first)} and ${where(lanes, n)} alone`, expected)

@@ -76,12 +76,12 @@ const MEASURED = { numLanes: 64, steps: 200 }
  */
 export function checkEnvironment(environment: EnvironmentDefinition, options: CheckOptions = {}): EnvironmentReport {
   checkGiven('environment of checkEnvironment', environment, ['state'])
-  const { numAgents = 1, id } = environment
-  const { numLanes = 1024 * numAgents, steps = 64, seed = 0 } = options
+  const { numPlayers = 1, id } = environment
+  const { numLanes = 1024 * numPlayers, steps = 64, seed = 0 } = options
   const kernels = kernelBuildOf(options.kernels)
   checkOptions('checkEnvironment', options, ['numLanes', 'steps', 'seed', 'kernels'])
-  if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes % numAgents !== 0) {
-    const expected = `a whole number ≥ 1, a multiple of the ${numAgents} players of a game`
+  if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes % numPlayers !== 0) {
+    const expected = `a whole number ≥ 1, a multiple of the ${numPlayers} players of a game`
     throw new InputError('numLanes', show(numLanes), expected)
   }
   checkCount('steps', steps)
@@ -140,7 +140,7 @@ class Inquiry {
   /** Steps the lanes and checks what they write. */
   #askAlone(): void {
     const lanes = new CheckedLanes(this.environment, this.options)
-    const { numAgents = 1, population } = this.environment
+    const { numPlayers = 1, population } = this.environment
     runsReset(lanes)
     checkSeen(lanes, 'reset', lanes.rows, lanes.count)
     for (let t = 0; t < this.steps; t++) {
@@ -150,7 +150,7 @@ class Inquiry {
       checkSeen(lanes, 'step', null, lanes.numLanes)
       checkStepped(lanes)
       if (population === true) checkLives(lanes)
-      if (numAgents > 1) checkGames(lanes, numAgents)
+      if (numPlayers > 1) checkGames(lanes, numPlayers)
       const { terminated, truncated } = lanes.lanes
       for (let n = 0; n < lanes.numLanes; n++) this.episodes += terminated[n]! | truncated[n]!
       lanes.endEpisodes()
@@ -163,10 +163,10 @@ class Inquiry {
 
   /** Steps a few lanes in the middle and checks that the others do not change. */
   #askRange(lanes: CheckedLanes): void {
-    const { numAgents = 1 } = this.environment
-    const games = lanes.numLanes / numAgents
+    const { numPlayers = 1 } = this.environment
+    const games = lanes.numLanes / numPlayers
     if (games < 3) return
-    const [from, to] = [Math.floor(games / 3) * numAgents, Math.floor((2 * games) / 3) * numAgents]
+    const [from, to] = [Math.floor(games / 3) * numPlayers, Math.floor((2 * games) / 3) * numPlayers]
     lanes.act()
     lanes.beforeStep()
     const isAsked = (n: number) => n >= from && n < to
@@ -205,11 +205,11 @@ class Inquiry {
 
   /** The first, a middle and the last game, each without the others. */
   #lanesAlone(): { check: 'lanes'; options: LaneOptions }[] {
-    const { numAgents = 1 } = this.environment
-    const games = this.options.numLanes / numAgents
+    const { numPlayers = 1 } = this.environment
+    const games = this.options.numLanes / numPlayers
     const chosen = new Set([0, Math.floor(games / 2), games - 1])
     return [...chosen].map((game) => {
-      return { check: 'lanes', options: { ...this.options, firstLane: game * numAgents, numLanes: numAgents } }
+      return { check: 'lanes', options: { ...this.options, firstLane: game * numPlayers, numLanes: numPlayers } }
     })
   }
 
@@ -252,8 +252,8 @@ class Inquiry {
   }
 
   #askAllocation(): void {
-    const { numAgents = 1 } = this.environment
-    const numLanes = MEASURED.numLanes * numAgents
+    const { numPlayers = 1 } = this.environment
+    const numLanes = MEASURED.numLanes * numPlayers
     const lanes = new CheckedLanes(this.environment, { ...this.options, numLanes })
     begin(lanes)
     lanes.act()

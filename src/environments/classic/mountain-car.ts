@@ -43,7 +43,7 @@ export function resetCars(
 }
 
 /**
- * MountainCar-v0 with Gymnasium's dynamics, limits and starting states, in f64 as there. A car in a valley must reach the top of the
+ * MountainCar-v0 with Gymnasium's dynamics, limits and starting states, in f64 as in Gymnasium. A car in a valley must reach the top of the
  * right hill; its engine is too weak to climb it directly, so the car must swing (Moore, "Efficient Memory-Based Learning for Robot
  * Control", 1990).
  *

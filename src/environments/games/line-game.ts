@@ -163,7 +163,7 @@ export function lineModel(
     observationSpace: box({ low: 0, high: 1, shape: [rows, columns, channels] }),
     actionSpace: discrete(numMoves),
     actionMask: true,
-    numAgents: 2,
+    numPlayers: 2,
     maxEpisodeSteps: numSquares,
     returnThreshold: null,
     draw({ marks }, n) {
@@ -175,16 +175,16 @@ export function lineModel(
     reset({ state, observation, actionMask, lane, episode, random }, list, count) {
       for (let i = 0; i < count; i++) {
         const n = list[i]!
-        const agent = n % 2
-        dice.begin(random, lane[n - agent]!, episode[n]!)
+        const player = n % 2
+        dice.begin(random, lane[n - player]!, episode[n]!)
         let mover = dice.below(2)
         state.marks.fill(Mark.none, n * numSquares, (n + 1) * numSquares)
         for (let left = dice.below(openingMoves + 1); left > 0; left--) {
           const square = randomSquare(state.marks, n * numSquares)
-          state.marks[n * numSquares + square] = mover === agent ? Mark.own : Mark.other
+          state.marks[n * numSquares + square] = mover === player ? Mark.own : Mark.other
           mover = 1 - mover
         }
-        state.turn[n] = mover === agent ? Turn.moves : Turn.waits
+        state.turn[n] = mover === player ? Turn.moves : Turn.waits
         show(observation, actionMask, state, n)
       }
     },

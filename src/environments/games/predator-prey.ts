@@ -24,7 +24,7 @@ type Places = State<typeof STATE>
  * - **Observation space**: Box of 3 + 2 · (predators + prey): 1 for a predator and 0 for prey; its own column and row; and for each agent
  *   of the game, predators first, its offset to the right and down. Positions and offsets are fractions of the side.
  * - **Rewards**: Predators: 1 for each catch. Prey: −1 when caught.
- * - **Starting state**: Each agent on a different random field.
+ * - **Starting state**: Each player on a different random field.
  * - **Episode end**: Never terminated. Truncated after `maxEpisodeSteps` (100) steps.
  */
 export const predatorPrey = defineEnvironment({
@@ -51,12 +51,12 @@ export const predatorPrey = defineEnvironment({
   ],
   state: () => STATE,
   make: ({ predators, prey, side, maxEpisodeSteps }) => {
-    const numAgents = predators + prey
-    const width = 3 + 2 * numAgents
+    const numPlayers = predators + prey
+    const width = 3 + 2 * numPlayers
     const dice = new Dice()
     /** Positions of a game's players before the step. */
-    const xBefore = new Uint8Array(numAgents)
-    const yBefore = new Uint8Array(numAgents)
+    const xBefore = new Uint8Array(numPlayers)
+    const yBefore = new Uint8Array(numPlayers)
 
     function isTaken({ x, y }: Places, from: number, to: number, field: number): boolean {
       for (let n = from; n < to; n++) if (y[n]! * side + x[n]! === field) return true
@@ -89,7 +89,7 @@ export const predatorPrey = defineEnvironment({
       observation[at++] = n - first < predators ? 1 : 0
       observation[at++] = x[n]! / side
       observation[at++] = y[n]! / side
-      for (let other = first; other < first + numAgents; other++) {
+      for (let other = first; other < first + numPlayers; other++) {
         observation[at++] = (x[other]! - x[n]!) / side
         observation[at++] = (y[other]! - y[n]!) / side
       }
@@ -98,11 +98,11 @@ export const predatorPrey = defineEnvironment({
     return {
       observationSpace: box({ low: -1, high: 1, shape: [width] }),
       actionSpace: discrete(COLUMN.length),
-      numAgents,
+      numPlayers,
       draw({ x, y }, n) {
-        const first = n - (n % numAgents)
+        const first = n - (n % numPlayers)
         const fields = new Uint8Array(side * side)
-        for (let m = first + numAgents - 1; m >= first; m--) {
+        for (let m = first + numPlayers - 1; m >= first; m--) {
           fields[y[m]! * side + x[m]!] = m - first < predators ? 4 : 5
         }
         return { rows: side, columns: side, fields }
@@ -110,17 +110,17 @@ export const predatorPrey = defineEnvironment({
       maxEpisodeSteps,
       returnThreshold: null,
       reset({ state, observation, lane, episode, random }, rows, count) {
-        for (let i = 0; i < count; i += numAgents) {
+        for (let i = 0; i < count; i += numPlayers) {
           const first = rows[i]!
           dice.begin(random, lane[first]!, episode[first]!)
-          for (let n = first; n < first + numAgents; n++) put(state, n, first, n)
-          for (let n = first; n < first + numAgents; n++) show(observation, state, first, n)
+          for (let n = first; n < first + numPlayers; n++) put(state, n, first, n)
+          for (let n = first; n < first + numPlayers; n++) show(observation, state, first, n)
         }
       },
       step({ state, observation, reward, action, lane, episode, step, random }, from, to) {
         const { x, y } = state
-        for (let first = from; first < to; first += numAgents) {
-          const end = first + numAgents
+        for (let first = from; first < to; first += numPlayers) {
+          const end = first + numPlayers
           dice.begin(random, lane[first]!, episode[first]!, Stream.step, Math.ceil(prey / 4) * step[first]!)
           for (let n = first; n < end; n++) {
             xBefore[n - first] = x[n]!
@@ -129,7 +129,7 @@ export const predatorPrey = defineEnvironment({
             y[n] = Math.min(Math.max(y[n]! + ROW[action[n]!]!, 0), side - 1)
             reward[n] = 0
           }
-          for (let j = predators; j < numAgents; j++) {
+          for (let j = predators; j < numPlayers; j++) {
             for (let i = 0; i < predators; i++) {
               if (!hasCaught(state, first, i, j)) continue
               reward[first + i] = reward[first + i]! + 1

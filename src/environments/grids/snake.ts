@@ -190,7 +190,7 @@ export const snake = defineEnvironment({
     return {
       observationSpace: box({ low: -1, high: 1, shape: [WIDTH] }),
       actionSpace: discrete(3),
-      numAgents: snakes,
+      numPlayers: snakes,
       draw(lanes, n) {
         const first = n - (n % snakes)
         const fields = new Uint8Array(numFields)

@@ -4,9 +4,9 @@ import { actorCommand, helperCommand, type LaunchOptions, learnerCommand, PATH }
 const EVICTED = { action: 'Ignore', onPodConditions: [{ type: 'DisruptionTarget', status: 'True' }] }
 
 /**
- * Manifests of jobs: the learner, the actors, and helpers if there are any. That of the actors has no number of completions: it is done when
- * the first actor is, since the run has ended, and
- * `kubectl patch job NAME-actors -p '{"spec":{"parallelism":40}}'` changes their number.
+ * Manifests of jobs: the learner, the actors, and helpers if there are any. The job of the actors has no number of
+ * completions: it is complete when its first actor ends, because actors end only with the run. `kubectl patch job
+ * NAME-actors -p '{"spec":{"parallelism":40}}'` changes the number of actors.
  */
 export async function kubernetesFile(options: LaunchOptions): Promise<string> {
   const { stringify } = await import('yaml')

@@ -138,15 +138,15 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
     const expected = 'a trainer without actors'
     throw new InputError(`restart of cohort ${name}`, 'lanes whose rollouts actors collect ahead', expected)
   }
-  const { numAgents = 1 } = cohort.environment
+  const { numPlayers = 1 } = cohort.environment
   const isThere = (n: number) => episode.phase[n] !== Phase.absent
-  const told = lanes === undefined ? Array.from({ length: present }, (_, n) => n).filter(isThere) : [...lanes]
-  for (const n of told) {
+  const chosen = lanes === undefined ? Array.from({ length: present }, (_, n) => n).filter(isThere) : [...lanes]
+  for (const n of chosen) {
     checkCount(`lane of cohort ${name}`, n, 0, present - 1)
-    const game = n - (n % numAgents)
-    for (let agent = game; numAgents > 1 && agent < game + numAgents; agent++) {
-      if (told.includes(agent)) continue
-      throw new InputError(`lanes of cohort ${name}`, `${n} without ${agent}`, 'all players of a game')
+    const game = n - (n % numPlayers)
+    for (let player = game; numPlayers > 1 && player < game + numPlayers; player++) {
+      if (chosen.includes(player)) continue
+      throw new InputError(`lanes of cohort ${name}`, `${n} without ${player}`, 'all players of a game')
     }
     if (!isThere(n)) throw new InputError(`lane of cohort ${name}`, `${n}, which has died`, 'a present lane')
   }
@@ -155,12 +155,12 @@ export function restart(cohort: EpisodeCohort, lanes?: Iterable<number>): void {
     const expected = 'a call between two updates'
     throw new InputError(`restart of cohort ${name}`, 'a call during an update of several threads', expected)
   }
-  const waiting = isUnderWay ? told.find((n) => cohort.late.has(n)) : undefined
+  const waiting = isUnderWay ? chosen.find((n) => cohort.late.has(n)) : undefined
   if (waiting !== undefined) {
     const got = `${waiting}, which waits for its environment within a rollout`
     throw new InputError(`lane of cohort ${name}`, got, 'a lane with an answer, or a call between two rollouts')
   }
-  for (const n of told) {
+  for (const n of chosen) {
     if (isUnderWay) cut(cohort, n)
     episode.phase[n] = Phase.fresh
   }

@@ -49,18 +49,18 @@ export function stepEpisodes(kernels: Kernels, cohort: EpisodeCohort): void {
   if (cohort.late.size > 0) settleLate(cohort)
   checkWritten(kernels, cohort)
   if (hasLives) checkLives(cohort)
-  if (environment.numAgents !== undefined) checkGames(cohort, environment.numAgents)
+  if (environment.numPlayers !== undefined) checkGames(cohort, environment.numPlayers)
 }
 
 /** @throws InputError if the episode of one player of a game is over and another's continues. */
-function checkGames(cohort: EpisodeCohort, numAgents: number): void {
+function checkGames(cohort: EpisodeCohort, numPlayers: number): void {
   const { transition, from, to } = cohort
   const { terminated, truncated } = transition
   for (let n = from; n < to; n++) {
-    const first = n - (n % numAgents)
+    const first = n - (n % numPlayers)
     if ((terminated[n]! | truncated[n]!) === (terminated[first]! | truncated[first]!)) continue
     const got = `an end for ${where(cohort, terminated[n]! | truncated[n]! ? n : first)} from step, but not for its whole game`
-    const expected = `an end for all its ${numAgents} players, or for none`
+    const expected = `an end for all its ${numPlayers} players, or for none`
     throw new InputError(`environment ${cohort.environment.id}`, got, expected)
   }
 }

@@ -123,8 +123,8 @@ async function rowsUnder(
   table: Table,
   { environment, policy, weights, kernels }: Omit<EvaluateOfflineOptions, 'table'>,
 ) {
-  const { numAgents = 1 } = environment
-  const numLanes = Math.ceil(BLOCK_ROWS / numAgents) * numAgents // Whole games, with room for a block.
+  const { numPlayers = 1 } = environment
+  const numLanes = Math.ceil(BLOCK_ROWS / numPlayers) * numPlayers // Whole games, with room for a block.
   const world = await createWorld({
     environment,
     policy,

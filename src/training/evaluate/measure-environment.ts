@@ -62,11 +62,11 @@ export async function measureEnvironment(
     if (Array.isArray(counts) && counts.length > 0 && counts.every((n) => Number.isSafeInteger(n) && n >= 1)) continue
     throw new InputError(name, show(counts), 'a list of whole numbers ≥ 1')
   }
-  const { numAgents = 1 } = environment
+  const { numPlayers = 1 } = environment
   const measured: EnvironmentSpeed[] = []
   for (const count of threads) {
     for (const lanes of numLanes) {
-      measured.push(await measure(environment, policy, Math.ceil(lanes / numAgents) * numAgents, count, seconds))
+      measured.push(await measure(environment, policy, Math.ceil(lanes / numPlayers) * numPlayers, count, seconds))
     }
   }
   return { environment: environment.id, measured, recommendedNumLanes: fewestLanes(measured) }

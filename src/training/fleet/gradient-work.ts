@@ -4,7 +4,7 @@ import { InputError } from '../../base/errors.ts'
 import { alone } from '../../base/parted.ts'
 import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import { openWorld } from '../../world/world.ts'
-import { agentsPlan, createAgents, draftOf } from '../loop/agents.ts'
+import { createTrainedSets, draftOf, trainedSetsPlan } from '../loop/trained-sets.ts'
 import type { ConversationDescription, EpisodeDescription, JoinedRun } from './description.ts'
 import { episodeOptions } from './episode-work.ts'
 import { openConversationWorld } from './group-work.ts'
@@ -38,8 +38,8 @@ async function openEpisodes(joined: JoinedRun): Promise<GradientWork> {
   const world = await openWorld({ cohorts: [episodeOptions(joined)], seed, kernels: joined.kernels })
   try {
     const draft = draftOf(world, cohort.name)
-    world.reserve(draft, { numSteps: cohort.numSteps, learner: agentsPlan(world, draft, algorithm) })
-    const help = createAgents(world, cohort.name, algorithm, alone)[0]!.learners[0]!.help!
+    world.reserve(draft, { numSteps: cohort.numSteps, learner: trainedSetsPlan(world, draft, algorithm) })
+    const help = createTrainedSets(world, cohort.name, algorithm, alone)[0]!.learners[0]!.help!
     return { help, shareCount, description: algorithm.id, close: () => world.close() }
   } catch (error) {
     world.close()

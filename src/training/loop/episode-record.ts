@@ -6,15 +6,15 @@ import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import type { EpisodeRecord } from '../folder/checkpoint.ts'
 import type { RunRecord } from '../folder/run-record.ts'
 import { compare } from '../folder/snapshot.ts'
-import type { Agent } from './agents.ts'
+import type { TrainedSet } from './trained-sets.ts'
 
 /** The record of a cohort's learners, the first of which has the first set of weights; `counts` are the training's. */
-export function recordOfAgents(
-  agents: readonly Agent[],
+export function recordOfSets(
+  sets: readonly TrainedSet[],
   worldSeed: number,
   counts: Pick<EpisodeRecord, 'update' | 'steps' | 'seconds'>,
 ): EpisodeRecord {
-  const [{ cohort, algorithm, ...first }, ...further] = agents as [Agent, ...Agent[]]
+  const [{ cohort, algorithm, ...first }, ...further] = sets as [TrainedSet, ...TrainedSet[]]
   const { environment, policyDefinition, numLanes, firstLane, autoreset, explore, version } = cohort
   return {
     kind: 'episodes',
@@ -31,25 +31,25 @@ export function recordOfAgents(
   }
 }
 
-export function takeUpRecord(agent: Agent, record: EpisodeRecord): void {
-  agent.cohort.version = record.version
-  Object.assign(agent, keptOf(agent.set === 0 ? record : record.learningSets![agent.set - 1]!))
+export function takeUpRecord(trained: TrainedSet, record: EpisodeRecord): void {
+  trained.cohort.version = record.version
+  Object.assign(trained, keptOf(trained.set === 0 ? record : record.learningSets![trained.set - 1]!))
 }
 
 function keptOf({
   episodes,
   solvedAtStep,
   solvedAtSeconds,
-}: Pick<Agent, 'episodes' | 'solvedAtStep' | 'solvedAtSeconds'>) {
+}: Pick<TrainedSet, 'episodes' | 'solvedAtStep' | 'solvedAtSeconds'>) {
   return { episodes, solvedAtStep, solvedAtSeconds }
 }
 
 /** @throws InputError with the first difference between a cohort and a record, whose world has `seed`. */
-export function compareRecord(subject: string, agent: Agent, record: EpisodeRecord, seed: number): void {
-  const { cohort } = agent
+export function compareRecord(subject: string, trained: TrainedSet, record: EpisodeRecord, seed: number): void {
+  const { cohort } = trained
   compare(subject, `kind of cohort ${cohort.name}`, record.kind, cohort.kind)
   const { firstLane, autoreset, explore, systems = [], learningSets = [], selfPlay = null } = record
-  compareCohort(subject, record, agent)
+  compareCohort(subject, record, trained)
   compare(subject, 'firstLane', firstLane, cohort.firstLane)
   compare(subject, `seed of cohort ${cohort.name}`, record.seed ?? seed, cohort.seed)
   compare(subject, 'autoreset', autoreset, cohort.autoreset)
@@ -63,7 +63,7 @@ export function compareRecord(subject: string, agent: Agent, record: EpisodeReco
 export function compareCohort(
   subject: string,
   record: Pick<RunRecord, 'environment' | 'policy' | 'algorithm' | 'numLanes'>,
-  { cohort, algorithm }: Agent,
+  { cohort, algorithm }: TrainedSet,
 ): void {
   compare(subject, 'environment', record.environment, withoutModule(cohort.environment))
   compare(subject, 'policy', record.policy, withoutModule(cohort.policyDefinition))

@@ -32,21 +32,21 @@ import { Pace } from '../threads/pace.ts'
 import { aborting, Sharing, sharingColumns } from '../threads/sharing.ts'
 import type { OrderedTraining, Team } from '../threads/start.ts'
 import { ThreadCrew } from '../threads/thread-crew.ts'
+import { Collection } from './collection.ts'
+import { compareCohort, compareRecord, recordOfSets, takeUpRecord } from './episode-record.ts'
+import { type CohortMetrics, checkAlgorithmMetrics, type Measured, noMetrics, type UpdateMetrics } from './metrics.ts'
 import {
-  type Agent,
   accountEpisodes,
-  agentsPlan,
-  createAgents,
+  createTrainedSets,
   draftOf,
   type EpisodeProgress,
   episodeMetricsOf,
   keepAdvantages,
   playedOf,
   progressOf,
-} from './agents.ts'
-import { Collection } from './collection.ts'
-import { compareCohort, compareRecord, recordOfAgents, takeUpRecord } from './episode-record.ts'
-import { type CohortMetrics, checkAlgorithmMetrics, type Measured, noMetrics, type UpdateMetrics } from './metrics.ts'
+  type TrainedSet,
+  trainedSetsPlan,
+} from './trained-sets.ts'
 import type { Goal, SavedTraining, Training } from './training.ts'
 
 const teams = () => import('../threads/start.ts')
@@ -77,7 +77,7 @@ export function reserveEpisodes(
     const draft = draftOf(world, name)
     world.reserve(draft, {
       numSteps: algorithm.numSteps,
-      learner: agentsPlan(world, draft, algorithm),
+      learner: trainedSetsPlan(world, draft, algorithm),
       ...(options.numBuffers !== undefined && { numBuffers: options.numBuffers }),
     })
   }
@@ -86,7 +86,7 @@ export function reserveEpisodes(
 
 export class EpisodeTraining implements Training<UpdateMetrics> {
   readonly world: World
-  readonly #agents: readonly Agent[]
+  readonly #sets: readonly TrainedSet[]
   readonly #learning: readonly EpisodeCohort[]
   /** The cohorts whose lanes step in its rollouts. */
   readonly #cohorts: readonly Cohort[]
@@ -150,22 +150,22 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       this.#actors = new Actors(cohort, actors, crew?.(parts) ?? threads())
     }
     const pool = this.#actors?.pool
-    this.#agents = Object.entries(algorithms).flatMap(([name, each]) => createAgents(world, name, each, share, pool))
-    if (pool !== undefined) checkPool(world, this.#agents[0]!, pool)
-    this.#learning = this.#agents.filter(({ set }) => set === 0).map(({ cohort }) => cohort)
+    this.#sets = Object.entries(algorithms).flatMap(([name, each]) => createTrainedSets(world, name, each, share, pool))
+    if (pool !== undefined) checkPool(world, this.#sets[0]!, pool)
+    this.#learning = this.#sets.filter(({ set }) => set === 0).map(({ cohort }) => cohort)
     if (actors === 0) this.#collection = new Collection(world, this.#learning, this.#cohorts, sharing)
     this.#learningPace = new Pace(learning)
   }
 
   /** The names of the learners: cohorts, and their further sets of weights. */
   get learners(): readonly string[] {
-    return this.#agents.map(({ name }) => name)
+    return this.#sets.map(({ name }) => name)
   }
 
   /** The rollouts of all learners, by cohort name. */
   get rollouts(): Readonly<Record<string, { readonly table: Table }>> {
     return Object.fromEntries(
-      this.#agents.map(({ cohort, algorithm }) => [
+      this.#sets.map(({ cohort, algorithm }) => [
         cohort.name,
         { table: rolloutTable(cohort, { seed: cohort.seed, gamma: algorithm.gamma }) },
       ]),
@@ -178,9 +178,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 
   /** Statistics of the episodes of a cohort or one of its sets of weights; default the first learner. */
   progress(name?: string): EpisodeProgress {
-    const agent = name === undefined ? this.#agents[0] : this.#agents.find((each) => each.name === name)
-    if (agent === undefined) throw unknownWord('cohort', String(name), this.learners)
-    return progressOf(agent)
+    const trained = name === undefined ? this.#sets[0] : this.#sets.find((each) => each.name === name)
+    if (trained === undefined) throw unknownWord('cohort', String(name), this.learners)
+    return progressOf(trained)
   }
 
   #numUpdates({ totalSteps }: Goal): number {
@@ -231,7 +231,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.checkBetween('trainer.updates()')
     settle(this.#cohorts)
     this.#refuseExtinct()
-    for (const { algorithm } of this.#agents) {
+    for (const { algorithm } of this.#sets) {
       if (!algorithm.needsTable) continue
       throw new InputError('trainer.updates()', `${algorithm.id}, which learns from tables`, 'trainer.learn(table)')
     }
@@ -256,10 +256,10 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 
   /** The only learner's cohort and algorithm. @throws InputError if there are several. */
   sole(action: string): { readonly cohort: EpisodeCohort; readonly algorithm: AlgorithmDefinition } {
-    const [agent, ...others] = this.#agents
-    if (others.length === 0) return agent!
+    const [trained, ...others] = this.#sets
+    if (others.length === 0) return trained!
     const count = this.#learning.length
-    const got = count > 1 ? `${count} cohorts that learn` : `${this.#agents.length} sets of weights that learn`
+    const got = count > 1 ? `${count} cohorts that learn` : `${this.#sets.length} sets of weights that learn`
     throw new InputError(action, got, 'a trainer with one learner')
   }
 
@@ -391,9 +391,9 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     for (const { league, rollout } of this.#learning) if (league !== null) markLearned(league, rollout.valid)
     const learningBegan = performance.now()
     if (this.#sharing !== undefined) this.#sharing.team = this.#learningPace.threads
-    for (const agent of this.#agents) {
-      const { algorithm, stale } = agent
-      if (!isRecorded) accountEpisodes(agent, this.#learning, this.world.kernels, this.steps, seconds)
+    for (const trained of this.#sets) {
+      const { algorithm, stale } = trained
+      if (!isRecorded) accountEpisodes(trained, this.#learning, this.world.kernels, this.steps, seconds)
       clock.mark(Work.account)
       if (stale !== null) yield* stale.evaluate(update)
       const staleness =
@@ -405,13 +405,13 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
               ...stale.countRows(update),
             }
           : {}
-      const played = isRecorded ? {} : playedOf(agent.cohort)
-      const learner = agent.learners[update % agent.learners.length]!
+      const played = isRecorded ? {} : playedOf(trained.cohort)
+      const learner = trained.learners[update % trained.learners.length]!
       const learned = yield* learner.learn(update, numUpdates, this.#recorded?.estimate ?? stale?.estimate)
       checkMetricValues(`${algorithm.id} metrics`, algorithm.metrics, learned)
-      keepAdvantages(agent)
-      agent.growMoments?.()
-      cohorts[agent.name] = { ...episodeMetricsOf(agent), ...learned, ...staleness, ...played }
+      keepAdvantages(trained)
+      trained.growMoments?.()
+      cohorts[trained.name] = { ...episodeMetricsOf(trained), ...learned, ...staleness, ...played }
       clock.mark(Work.account)
     }
     this.#learningPace.took(performance.now() - learningBegan)
@@ -439,9 +439,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     this.seconds += seconds
     for (const cohort of this.#learning) cohort.version = this.update
     const sole =
-      this.#agents.length === 1
-        ? cohorts[this.#agents[0]!.name]!
-        : noMetrics(this.#agents.map(({ algorithm }) => algorithm))
+      this.#sets.length === 1 ? cohorts[this.#sets[0]!.name]! : noMetrics(this.#sets.map(({ algorithm }) => algorithm))
     return {
       update: this.update,
       steps: this.steps,
@@ -457,7 +455,7 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
 
   /** Takes back the writes of an update to large columns. */
   get undos(): Undo[] {
-    return this.#agents.flatMap(({ learners }) => learners.flatMap(({ undo = [] }) => undo))
+    return this.#sets.flatMap(({ learners }) => learners.flatMap(({ undo = [] }) => undo))
   }
 
   saved(): SavedTraining {
@@ -465,8 +463,8 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
     settle(this.#cohorts)
     const of = { update: this.update, steps: this.steps, seconds: this.seconds }
     const cohorts = this.#learning.map((cohort) => {
-      const agents = this.#agents.filter((agent) => agent.cohort === cohort)
-      return [cohort.name, recordOfAgents(agents, this.world.seed, of)] as const
+      const sets = this.#sets.filter((trained) => trained.cohort === cohort)
+      return [cohort.name, recordOfSets(sets, this.world.seed, of)] as const
     })
     const instead = this.#actors?.instead(this.update)
     return { tensors: [], cohorts: Object.fromEntries(cohorts), ...(instead !== undefined && { instead }) }
@@ -479,22 +477,23 @@ export class EpisodeTraining implements Training<UpdateMetrics> {
       cohort.bootstrap.length = 0
       restoreLanes(cohort)
     }
-    for (const agent of this.#agents) {
-      const record = cohorts[agent.cohort.name] as EpisodeRecord
+    for (const trained of this.#sets) {
+      const record = cohorts[trained.cohort.name] as EpisodeRecord
       this.update = record.update
       this.steps = record.steps
       this.seconds = record.seconds
-      takeUpRecord(agent, record)
+      takeUpRecord(trained, record)
     }
   }
 
   compareCheckpoint(subject: string, { cohorts, seed }: Manifest): string[] {
-    for (const agent of this.#agents) compareRecord(subject, agent, cohorts[agent.cohort.name] as EpisodeRecord, seed)
+    for (const trained of this.#sets)
+      compareRecord(subject, trained, cohorts[trained.cohort.name] as EpisodeRecord, seed)
     return []
   }
 
   compareRun(subject: string, run: RunRecord): string[] {
-    compareCohort(subject, run, this.#agents[0]!)
+    compareCohort(subject, run, this.#sets[0]!)
     return []
   }
 }

@@ -163,7 +163,7 @@ function checkEnds(table: Table, fields: Fields, valid: Column, cohort: EpisodeC
   const hasEpisodes = isOfEpisodes(table)
   const numLanes = hasEpisodes ? 1 : cohort.numLanes
   const rolloutRows = hasEpisodes ? table.numRows : numLanes * stepsOf(table, cohort)
-  const { numAgents = 1 } = cohort.environment
+  const { numPlayers = 1 } = cohort.environment
   const before = new Int32Array(numLanes).fill(-1)
   let [acted, ended] = [0, 0]
   for (let row = 0; row < table.numRows; row++) {
@@ -173,7 +173,7 @@ function checkEnds(table: Table, fields: Fields, valid: Column, cohort: EpisodeC
     const isOver = (terminated[row]! | truncated[row]!) === 1
     acted++
     if (isOver) ended++
-    const first = row - (n % numAgents)
+    const first = row - (n % numPlayers)
     if (
       !hasEpisodes &&
       first !== row &&
@@ -181,7 +181,7 @@ function checkEnds(table: Table, fields: Fields, valid: Column, cohort: EpisodeC
       isOver !== (terminated[first]! | truncated[first]!) > 0
     ) {
       const got = `${terminated[row]} and ${truncated[row]}, and ${terminated[first]} and ${truncated[first]} in row ${first}`
-      throw refuse('terminated and truncated', row, got, `an end for all ${numAgents} players of a game, or for none`)
+      throw refuse('terminated and truncated', row, got, `an end for all ${numPlayers} players of a game, or for none`)
     }
     const last = before[n]!
     before[n] = row

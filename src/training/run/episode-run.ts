@@ -124,9 +124,9 @@ async function configure(
 }
 
 /** @throws InputError for opponents in single-player environments, and for their settings without opponents. */
-function checkOpponents(settings: EpisodeRunSettings, { id, numAgents = 1 }: EnvironmentDefinition): void {
+function checkOpponents(settings: EpisodeRunSettings, { id, numPlayers = 1 }: EnvironmentDefinition): void {
   const { opponents } = settings
-  if (opponents > 0 && numAgents === 1) {
+  if (opponents > 0 && numPlayers === 1) {
     throw new InputError(
       'opponents',
       `${opponents} in ${id}, a single-player environment`,

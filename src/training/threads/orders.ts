@@ -135,9 +135,9 @@ export function shareOf(world: World): (index: number) => string {
   return (index) => {
     const { count } = world.threads
     const collector = collecting({ ...world.threads, index })
-    const shares = laneCohorts(world).map(({ name, present, episode, environment: { numAgents } }) => {
+    const shares = laneCohorts(world).map(({ name, present, episode, environment: { numPlayers } }) => {
       const [from, to] = [collector.index, collector.index + 1].map((i) =>
-        shareStart(Math.max(0, i), collector.count, present, numAgents),
+        shareStart(Math.max(0, i), collector.count, present, numPlayers),
       ) as [number, number]
       return from === to ? `no lanes of ${name}` : `lanes ${episode.lane[from]}–${episode.lane[to - 1]} of ${name}`
     })

@@ -160,7 +160,7 @@ export function createEpisodes(
     selfPlay:
       sets.selfPlay === null
         ? null
-        : createSelfPlay(sets.selfPlay, columns.selfPlay, league!, environment.numAgents!, isFresh),
+        : createSelfPlay(sets.selfPlay, columns.selfPlay, league!, environment.numPlayers!, isFresh),
     weights,
     rollout,
     ahead,
@@ -191,7 +191,7 @@ export function createEpisodes(
 function whyNotLate({ model, options: { environment } }: EpisodeDraft, numThreads: number): string | null {
   if (numThreads > 1)
     return `an immediate answer, or lanes of one thread (threads: 1); ${numThreads} threads share them`
-  if ((environment.numAgents ?? 1) > 1) return 'an immediate answer: the lanes of a game step together'
+  if ((environment.numPlayers ?? 1) > 1) return 'an immediate answer: the lanes of a game step together'
   if (environment.population === true) return 'an immediate answer: lanes are born and die'
   return (model.memoryWidth ?? 0) > 0 ? 'an immediate answer, or a policy without memory' : null
 }

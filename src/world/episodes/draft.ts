@@ -42,9 +42,9 @@ export async function draftEpisodes(
   if (!Number.isSafeInteger(numLanes) || numLanes < 1 || numLanes > 0xffffffff) {
     throw new InputError('numLanes', show(numLanes), 'a whole number ≥ 1')
   }
-  const { numAgents = 1 } = environment
-  if (numLanes % numAgents !== 0) {
-    throw new InputError('numLanes', show(numLanes), `a multiple of ${numAgents}, the players of ${environment.id}`)
+  const { numPlayers = 1 } = environment
+  if (numLanes % numPlayers !== 0) {
+    throw new InputError('numLanes', show(numLanes), `a multiple of ${numPlayers}, the players of ${environment.id}`)
   }
   if (options.seed !== undefined) checkSeed(options.seed)
   const isSeeded = options.seed !== undefined
@@ -55,9 +55,9 @@ export async function draftEpisodes(
   if (present !== undefined && (!Number.isSafeInteger(present) || present < 0 || present > numLanes)) {
     throw new InputError('present', show(present), `a whole number from 0 to numLanes, ${numLanes}`)
   }
-  if (isOpen && numAgents > 1) {
+  if (isOpen && numPlayers > 1) {
     const expected = 'no option present: games need all their lanes'
-    throw new InputError('present', `a cohort of ${environment.id}, which has ${numAgents} players`, expected)
+    throw new InputError('present', `a cohort of ${environment.id}, which has ${numPlayers} players`, expected)
   }
   const firstLane = options.firstLane ?? (last === undefined ? 0 : last.firstLane + numbersOf(last))
   const numNumbers = numbersOf({ isOpen, options })

@@ -36,14 +36,14 @@ export interface Staging {
 export function leaguePlan(
   numSets: number,
   numLearning: number,
-  { actionSpace, numAgents = 1 }: EnvironmentDefinition,
+  { actionSpace, numPlayers = 1 }: EnvironmentDefinition,
   numLanes: number,
   numRows: number,
   model: PolicyModel,
   widths: RowWidths,
   threads: number,
 ) {
-  const stagedRows = Math.ceil(numLanes / threads) + numAgents // The largest share of a thread.
+  const stagedRows = Math.ceil(numLanes / threads) + numPlayers // The largest share of a thread.
   return {
     policy: saved(column('u8', numLanes)),
     others: saved(column('f32', numSets - 1, model.numParameters)),

@@ -95,16 +95,16 @@ function checkCome({ name, population, numLanes, numNumbers }: EpisodeCohort, co
 function checkGone({ name, ahead, environment, population }: EpisodeCohort, rows: Uint32Array): void {
   const before = population.present[0]!
   if (rows.length === before) return
-  const { numAgents = 1 } = environment
+  const { numPlayers = 1 } = environment
   if (ahead !== null) {
     const got = `${rows.length} of its ${before} lanes while actors collect its rollouts ahead`
     throw new InputError(`cohort ${name}`, got, 'all lanes of the cohort')
   }
-  for (let i = 0; i < rows.length; i += numAgents) {
-    const isGame = rows[i]! % numAgents === 0 && rows[i + numAgents - 1] === rows[i]! + numAgents - 1
+  for (let i = 0; i < rows.length; i += numPlayers) {
+    const isGame = rows[i]! % numPlayers === 0 && rows[i + numPlayers - 1] === rows[i]! + numPlayers - 1
     if (isGame) continue
     const got = `lane ${rows[i]} without the other players of its game`
-    throw new InputError(`cohort ${name}`, got, `all ${numAgents} players of a game, or none`)
+    throw new InputError(`cohort ${name}`, got, `all ${numPlayers} players of a game, or none`)
   }
 }
 

@@ -37,7 +37,10 @@ const SCALE = 400
 const DEFAULTS = { every: 20, share: 0.5 }
 
 /** @throws InputError for an environment without several players, and an invalid option. */
-export function checkSelfPlay(given: unknown, { id, numAgents = 1 }: EnvironmentDefinition): Required<SelfPlayOptions> {
+export function checkSelfPlay(
+  given: unknown,
+  { id, numPlayers = 1 }: EnvironmentDefinition,
+): Required<SelfPlayOptions> {
   if (typeof given !== 'object' || given === null) {
     throw new InputError('selfPlay', show(given), 'an object like { opponents: 4 }')
   }
@@ -50,8 +53,8 @@ export function checkSelfPlay(given: unknown, { id, numAgents = 1 }: Environment
   if (!(typeof share === 'number' && share > 0 && share <= 1)) {
     throw new InputError('selfPlay share', show(share), 'a number above 0 and at most 1')
   }
-  if (numAgents < 2) {
-    throw new InputError('selfPlay', `${id}, whose games have ${numAgents} player`, 'a game of several players')
+  if (numPlayers < 2) {
+    throw new InputError('selfPlay', `${id}, whose games have ${numPlayers} player`, 'a game of several players')
   }
   return options
 }
@@ -65,23 +68,27 @@ export function createSelfPlay(
   options: Required<SelfPlayOptions>,
   columns: Columns<ReturnType<typeof selfPlayPlan>>,
   { lanes }: League,
-  numAgents: number,
+  numPlayers: number,
   isFresh: boolean,
 ): SelfPlay {
   if (isFresh) {
     columns.rating.fill(FIRST_RATING)
-    assignOpponents(lanes.policy, options, numAgents)
+    assignOpponents(lanes.policy, options, numPlayers)
   }
   return { options, ...columns }
 }
 
 /** Assigns the second half of the lanes in games against earlier selves to these, each equally often. */
-function assignOpponents(policy: Uint8Array, { opponents, share }: Required<SelfPlayOptions>, numAgents: number): void {
-  for (let game = 0; game < policy.length / numAgents; game++) {
+function assignOpponents(
+  policy: Uint8Array,
+  { opponents, share }: Required<SelfPlayOptions>,
+  numPlayers: number,
+): void {
+  for (let game = 0; game < policy.length / numPlayers; game++) {
     const before = Math.floor(game * share)
     if (Math.floor((game + 1) * share) === before) continue
-    const first = game * numAgents
-    policy.fill(1 + (before % opponents), first + Math.ceil(numAgents / 2), first + numAgents)
+    const first = game * numPlayers
+    policy.fill(1 + (before % opponents), first + Math.ceil(numPlayers / 2), first + numPlayers)
   }
 }
 
@@ -100,17 +107,17 @@ export function ratePolicy(
   { rating }: SelfPlay,
   { acted }: League,
   { episodeReturn, terminated, truncated, valid }: RolloutColumns,
-  numAgents: number,
+  numPlayers: number,
 ): Played {
   let [games, score] = [0, 0]
-  for (let first = 0; first < acted.length; first += numAgents) {
-    const opponent = acted[first + numAgents - 1]!
+  for (let first = 0; first < acted.length; first += numPlayers) {
+    const opponent = acted[first + numPlayers - 1]!
     const ends = valid[first] === 1 && (terminated[first] === 1 || truncated[first] === 1)
     if (!ends || opponent === 0) continue
-    const own = Math.ceil(numAgents / 2)
+    const own = Math.ceil(numPlayers / 2)
     let margin = 0
     for (let i = 0; i < own; i++) margin += episodeReturn[first + i]! / own
-    for (let i = own; i < numAgents; i++) margin -= episodeReturn[first + i]! / (numAgents - own)
+    for (let i = own; i < numPlayers; i++) margin -= episodeReturn[first + i]! / (numPlayers - own)
     const won = margin > 0 ? 1 : margin < 0 ? 0 : 1 / 2
     const expected = 1 / (1 + 10 ** ((rating[opponent]! - rating[0]!) / SCALE))
     rating[0] = rating[0]! + POINTS * (won - expected)

@@ -19,8 +19,8 @@ export interface Share {
  * The first lane of a thread's share, if `count` threads share `present` lanes; the next share begins where this one ends. The players of
  * a game are in one share.
  */
-export function shareStart(thread: number, count: number, present: number, numAgents = 1): number {
-  return numAgents * Math.floor((thread * (present / numAgents)) / count)
+export function shareStart(thread: number, count: number, present: number, numPlayers = 1): number {
+  return numPlayers * Math.floor((thread * (present / numPlayers)) / count)
 }
 
 /**
@@ -38,9 +38,9 @@ export function sharesOf(
   present: number,
 ) {
   const { sliding, numSteps, numLanes } = cohort
-  const { numAgents } = cohort.environment
+  const { numPlayers } = cohort.environment
   return Array.from({ length: count }, (_, thread): Share => {
-    const [from, to] = [thread, thread + 1].map((i) => shareStart(i, count, present, numAgents)) as [number, number]
+    const [from, to] = [thread, thread + 1].map((i) => shareStart(i, count, present, numPlayers)) as [number, number]
     return { sliding, numSteps, numLanes, from, to }
   })
 }

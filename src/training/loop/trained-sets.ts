@@ -1,4 +1,4 @@
-/** The learners of a training of episodes: each cohort's trained sets of weights, with their episodes' statistics. */
+/** The trained sets of weights of each cohort of episodes, with their learners and the statistics of their episodes. */
 import type { AlgorithmDefinition, Learner, LearnerContext, LearnerShape } from '../../algorithms/algorithm.ts'
 import { InputError } from '../../base/errors.ts'
 import type { MetricValues } from '../../base/metrics.ts'
@@ -42,7 +42,7 @@ export interface PopulationProgress {
 }
 
 /** A trained set of a cohort's weights. */
-export interface Agent {
+export interface TrainedSet {
   /** The cohort's name for its first set; `<cohort>.set1` and so on for further sets. */
   readonly name: string
   readonly cohort: EpisodeCohort
@@ -87,8 +87,8 @@ function furtherSetsPlan(learningSets: number, numRows: number, learner: () => R
   } satisfies Plan
 }
 
-/** The columns of a cohort's agents: the first set's at the top, further sets' below `sets`. */
-export function agentsPlan(world: World, draft: EpisodeDraft, algorithm: AlgorithmDefinition): Plan {
+/** The columns of a cohort's trained sets: the first set's at the top, further sets' below `sets`. */
+export function trainedSetsPlan(world: World, draft: EpisodeDraft, algorithm: AlgorithmDefinition): Plan {
   const { numLanes, learningSets = 1 } = draft.options
   const shape = shapeOf(world, draft)
   const numRows = algorithm.numSteps * numLanes
@@ -135,14 +135,14 @@ function learnerColumns(cohort: EpisodeCohort) {
   }>
 }
 
-/** A cohort's agents, one per trained set of weights. */
-export function createAgents(
+/** The trained sets of a cohort's weights. */
+export function createTrainedSets(
   world: World,
   name: string,
   algorithm: AlgorithmDefinition,
   share: ShareWork,
   pool?: LearnerContext['pool'],
-): Agent[] {
+): TrainedSet[] {
   const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
   const { rollout, league } = cohort
   const columns = learnerColumns(cohort)
@@ -151,7 +151,7 @@ export function createAgents(
     cohort.ahead === null
       ? null
       : new StaleRollout(world, cohort, { maxStaleness, correction, rhoMax, cMax }, columns.proximal, share)
-  return Array.from({ length: league?.learned.length ?? 1 }, (_, set): Agent => {
+  return Array.from({ length: league?.learned.length ?? 1 }, (_, set): TrainedSet => {
     const own = set === 0 ? columns : columns.sets.further[`set${set}`]!
     const weights = league?.weights[set] ?? cohort.weights
     const isNormalized = Object.keys(own.inputs).length > 0
@@ -190,8 +190,8 @@ export function createAgents(
   })
 }
 
-/** Statistics of an agent's episodes so far. */
-export function progressOf({ cohort, episodes, accounts, solvedAtStep, solvedAtSeconds }: Agent): EpisodeProgress {
+/** Statistics of a trained set's episodes so far. */
+export function progressOf({ cohort, episodes, accounts, solvedAtStep, solvedAtSeconds }: TrainedSet): EpisodeProgress {
   return {
     episodes,
     episodeReturnLast100: meanAndStd(accounts.recent, Math.min(episodes, RECENT_EPISODES)),
@@ -201,7 +201,7 @@ export function progressOf({ cohort, episodes, accounts, solvedAtStep, solvedAtS
   }
 }
 
-export function episodeMetricsOf({ episodes, accounts }: Agent) {
+export function episodeMetricsOf({ episodes, accounts }: TrainedSet) {
   const recent = Math.min(episodes, RECENT_EPISODES)
   return {
     episodes,
@@ -217,13 +217,13 @@ function populationOf({ population }: EpisodeCohort): PopulationProgress {
 
 /** Counts finished episodes, and records when the environment was solved, `steps` before and `seconds` after. */
 export function accountEpisodes(
-  agent: Agent,
+  trained: TrainedSet,
   learning: readonly EpisodeCohort[],
   kernels: Kernels,
   steps: number,
   seconds: number,
 ): void {
-  const { cohort, set, accounts, episodes } = agent
+  const { cohort, set, accounts, episodes } = trained
   const { rollout, environment, numLanes, league } = cohort
   const solvedRow = kernels.accountEpisodes(
     accounts.totals,
@@ -238,13 +238,13 @@ export function accountEpisodes(
     environment.returnThreshold ?? Number.POSITIVE_INFINITY,
     rollout.reward.length,
   )
-  agent.episodes += accounts.totals[0]!
-  if (solvedRow >= 0 && agent.solvedAtStep === null) {
+  trained.episodes += accounts.totals[0]!
+  if (solvedRow >= 0 && trained.solvedAtStep === null) {
     const ticks = Math.floor(solvedRow / numLanes) + 1
     // The lanes of all learners have taken the same number of steps until then, up to the length of their rollouts.
     const since = learning.reduce((sum, cohort) => sum + cohort.present * Math.min(ticks, cohort.numSteps), 0)
-    agent.solvedAtStep = steps + since
-    agent.solvedAtSeconds = seconds
+    trained.solvedAtStep = steps + since
+    trained.solvedAtSeconds = seconds
   }
 }
 
@@ -256,7 +256,7 @@ export function playedOf({
   environment,
 }: EpisodeCohort): MetricValues<typeof selfPlayMetrics> | object {
   if (selfPlay === null) return {}
-  const { games, score } = ratePolicy(selfPlay, league!, rollout, environment.numAgents!)
+  const { games, score } = ratePolicy(selfPlay, league!, rollout, environment.numPlayers!)
   const [own, ...opponents] = selfPlay.rating
   return {
     eloRating: own!,
@@ -267,7 +267,7 @@ export function playedOf({
 }
 
 /** Collects advantages of several sets of weights until the last has learned, then copies them to the rollout. */
-export function keepAdvantages({ cohort, set }: Agent): void {
+export function keepAdvantages({ cohort, set }: TrainedSet): void {
   const { rollout, league } = cohort
   if (league === null || league.learned.length === 1) return
   const learned = league.learned[set]!
