@@ -43,6 +43,7 @@ export { DepthwiseTarget } from './tensor/layout.ts'
 export { MATMUL_SCRATCH } from './tensor/matmul.ts'
 export { dequantizeRows, quantizeRows } from './tensor/quantized.ts'
 export { bytesIn4Bits, dequantizeRows4, LARGEST_4_BITS, quantizeRows4 } from './tensor/quantized4.ts'
+export { attentionScratch } from './transformer/attention.ts'
 export type { TurnChanges } from './transformer/changes.ts'
 export { VOCABULARY_STEP } from './transformer/vocabulary.ts'
 

@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import { createKernels, INPUT_BLOCK, MATMUL_SCRATCH, quantizeRows, VOCABULARY_STEP } from '../../src/kernels/bind.ts'
+import {
+  attentionScratch,
+  createKernels,
+  INPUT_BLOCK,
+  MATMUL_SCRATCH,
+  quantizeRows,
+  VOCABULARY_STEP,
+} from '../../src/kernels/bind.ts'
 import type { KernelBuild } from '../../src/kernels/kernels.ts'
 import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type Column, Numbers, strict } from './calls.ts'
@@ -119,12 +126,35 @@ describe('attention', () => {
     const q = numbers.floats(numRows * numHeads * headWidth, -2, 2)
     const [k, v] = [numbers.floats(KEYS * numKeyHeads * headWidth), numbers.floats(KEYS * numKeyHeads * headWidth)]
     const [out, logSum] = [new Float32Array(q.length), new Float32Array(numRows * numHeads)]
-    return [out, logSum, q, k, v, new Float32Array(2 * KEYS), first, position, ...sizes] as const
+    const scores = new Float32Array(attentionScratch({ numHeads, numKeyHeads, headWidth }, KEYS))
+    return [out, logSum, q, k, v, scores, first, position, ...sizes] as const
   }
-  const backward = (numbers: Numbers, numRows: number): Argument[] => {
-    const given = forward(numbers, numRows)
+  type Attention = ReturnType<typeof forward>
+  /** Rows of sequences, with a window or without, as a batch and a prompt have them; the first may begin within its sequence. */
+  const sequences = (numbers: Numbers) => {
+    const { numHeads, numKeyHeads, headWidth } = heads(numbers)
+    const window = numbers.uniform() < 0.4 ? numbers.whole(1, 40) : Infinity
+    const lengths = Array.from({ length: numbers.whole(1, 4) }, () => numbers.whole(1, 20) ** numbers.whole(1, 2))
+    const [begin, context] = [numbers.whole(0, lengths[0]! - 1), Math.max(...lengths)]
+    const places = lengths.flatMap((length, sequence) => {
+      const before = lengths.slice(0, sequence).reduce((sum, each) => sum + each, 0)
+      return Array.from(
+        { length },
+        (_, at) => [before + Math.max(0, at - window + 1), Math.min(at, window - 1)] as const,
+      )
+    })
+    const [numKeys, rows] = [places.length, places.slice(begin)]
+    const [first, position] = [0, 1].map((part) => Int32Array.from(rows, (row) => row[part]!))
+    const sizes = [rows.length, numHeads, numKeyHeads, headWidth] as const
+    const q = numbers.floats(rows.length * numHeads * headWidth, -2, 2)
+    const [k, v] = [0, 1].map(() => numbers.floats(numKeys * numKeyHeads * headWidth))
+    const [out, logSum] = [new Float32Array(q.length), new Float32Array(rows.length * numHeads)]
+    const scores = new Float32Array(attentionScratch({ numHeads, numKeyHeads, headWidth }, context))
+    return [out, logSum, q, k!, v!, scores, first!, position!, ...sizes] as const
+  }
+  const backward = (numbers: Numbers, given: Attention): Argument[] => {
     const [out, logSum, q, k, v, scores, first, position, ...sizes] = given
-    const [, numHeads, numKeyHeads, headWidth] = sizes
+    const [numRows, numHeads, numKeyHeads, headWidth] = sizes
     const shape = { numHeads, numKeyHeads, headWidth }
     plain.attentionForward(out, logSum, q, k, v, scores, first, position, shape, numRows)
     const [dk, dv] = [numbers.floats(k.length), numbers.floats(v.length)]
@@ -133,27 +163,95 @@ describe('attention', () => {
   }
   const some = (numbers: Numbers) => numbers.whole(0, 9)
   matches('attentionForward', (numbers) => [...forward(numbers, some(numbers))], { relative: 1e-5, workspace: [5] })
-  matches('attentionBackward', (numbers) => backward(numbers, some(numbers)), {
+  matches('attentionBackward', (numbers) => backward(numbers, forward(numbers, some(numbers))), {
     relative: 2e-5,
     scale: 8,
     workspace: [9],
   })
+  describe('of rows that follow one another', () => {
+    matches('attentionForward', (numbers) => [...sequences(numbers)], { relative: 1e-5, workspace: [5] }, 60)
+    const tolerance = { relative: 2e-5, scale: 40, workspace: [9] }
+    matches('attentionBackward', (numbers) => backward(numbers, sequences(numbers)), tolerance, 60)
 
-  const ofHalves = (numbers: Numbers, numRows: number) => {
-    const [out, logSum, q, k, v, scores, first, position, ...sizes] = forward(numbers, numRows)
+    test.each(all)('a row has the bits that it has alone (%s)', (build) => {
+      const bench = new Bench(build)
+      fc.assert(
+        fc.property(fc.integer({ min: 0, max: 2 ** 31 }), (seed) => {
+          const given = sequences(new Numbers(seed))
+          const [out, logSum, q, k, v, scores, first, position, numRows, numHeads, ...sizes] = given
+          const together = bench.call('attentionForward', [...given]).columns
+          const width = out.length / numRows
+          for (let row = seed % 7; row < numRows; row += 7) {
+            const of = (column: Column, each: number) => column.subarray(row * each, (row + 1) * each)
+            const inputs = [of(q, width), k, v, scores, of(first, 1), of(position, 1)]
+            const alone = [of(out, width), of(logSum, numHeads), ...inputs, 1, numHeads, ...sizes]
+            const wanted = bench.call('attentionForward', alone).columns
+            expect(of(together[0]!, width)).toEqual(wanted[0])
+            expect(of(together[1]!, numHeads)).toEqual(wanted[1])
+          }
+        }),
+        { numRuns: Math.ceil(RUNS / 10) },
+      )
+    })
+
+    test.each(all)('gradients of keys are those that the rows add one by one (%s)', (build) => {
+      const bench = new Bench(build)
+      fc.assert(
+        fc.property(fc.integer({ min: 0, max: 2 ** 31 }), (seed) => {
+          const numbers = new Numbers(seed)
+          const given = backward(numbers, sequences(numbers))
+          const together = bench.call('attentionBackward', given).columns
+          const [, dk, dv, , , , k, v, , scores] = given as Column[]
+          const [numRows, numHeads, ...sizes] = given.slice(12) as number[]
+          const width = (given[0] as Column).length / numRows!
+          let [keys, values] = [dk!, dv!]
+          for (let row = 0; row < numRows!; row++) {
+            const of = (at: number, each: number) => (given[at] as Column).subarray(row * each, (row + 1) * each)
+            const columns = [
+              of(3, width),
+              of(4, width),
+              of(5, width),
+              k!,
+              v!,
+              of(8, numHeads!),
+              scores!,
+              of(10, 1),
+              of(11, 1),
+            ]
+            const alone = bench.call('attentionBackward', [
+              of(0, width),
+              keys,
+              values,
+              ...columns,
+              1,
+              numHeads!,
+              ...sizes,
+            ])
+            ;[keys, values] = [alone.columns[1]!, alone.columns[2]!]
+            expect((together[0] as Column).subarray(row * width, (row + 1) * width)).toEqual(alone.columns[0])
+          }
+          expect(together.slice(1, 3)).toEqual([keys, values])
+        }),
+        { numRuns: Math.ceil(RUNS / 30) },
+      )
+    })
+  })
+
+  const ofHalves = ([out, logSum, q, k, v, scores, first, position, ...sizes]: Attention) => {
     const [, , numKeyHeads, headWidth] = sizes
-    const everyRow = Int32Array.from({ length: KEYS }, (_, row) => row)
+    const numKeys = k.length / (numKeyHeads * headWidth)
+    const everyRow = Int32Array.from({ length: numKeys }, (_, row) => row)
     const [keys, values] = [k, v].map((column) => {
       plain.roundToHalves(column, column.length)
       const halves = new Uint32Array(column.length / 2)
-      plain.placeHalves(halves, column, everyRow, KEYS, numKeyHeads, headWidth)
+      plain.placeHalves(halves, column, everyRow, numKeys, numKeyHeads, headWidth)
       return halves
     })
-    const work = new Float32Array(2 * KEYS * headWidth)
+    const work = new Float32Array(2 * numKeys * headWidth)
     const wide = [out, logSum, q, k, v, scores, first, position, ...sizes]
     return { wide, halves: [out, logSum, q, keys!, values!, scores, work, first, position, ...sizes] }
   }
-  matches('attentionOfHalves', (numbers) => ofHalves(numbers, some(numbers)).halves, {
+  matches('attentionOfHalves', (numbers) => ofHalves(forward(numbers, some(numbers))).halves, {
     relative: 1e-5,
     workspace: [5, 6],
   })
@@ -162,7 +260,8 @@ describe('attention', () => {
     const bench = new Bench(build)
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 2 ** 31 }), (seed) => {
-        const { wide, halves } = ofHalves(new Numbers(seed), seed % 10)
+        const numbers = new Numbers(seed)
+        const { wide, halves } = ofHalves(seed % 2 === 0 ? forward(numbers, seed % 10) : sequences(numbers))
         const [wanted, got] = [bench.call('attentionForward', wide), bench.call('attentionOfHalves', halves)]
         expect(got.columns.slice(0, 2)).toEqual(wanted.columns.slice(0, 2))
       }),

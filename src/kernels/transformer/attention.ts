@@ -33,9 +33,24 @@ export interface CappedShape extends AttentionShape {
   readonly attentionCap: number
 }
 
+/** Rows that run together in the compiled bodies, keys whose gradients are summed meanwhile, and the widest panel of keys. */
+const TOGETHER = 48
+const CHUNK = 128
+const PANEL = 32
+
+/** The elements of `scores` for sequences of at most `context` tokens, forward and backward. */
+export function attentionScratch({ numHeads, numKeyHeads, headWidth }: AttentionShape, context: number): number {
+  const rows = Math.max(TOGETHER, Math.ceil(numHeads / numKeyHeads))
+  const keys = context + 2 * PANEL
+  const values = 256 * PANEL
+  const forward = keys * headWidth + 2 * rows * headWidth + 4 * rows * PANEL + values + rows + rows * (keys + 16)
+  const backward = 5 * (CHUNK + rows) * headWidth + 4 * rows * PANEL + 2 * rows * (CHUNK + 16)
+  // Each of the parts begins at a multiple of sixteen.
+  return Math.max(forward, backward) + 17 * 16
+}
+
 /**
- * Writes `out`, and log Σ exp score into logSum (numRows × numHeads). `scores` (twice the maximum of keys per row,
- * rounded up to a multiple of four) is workspace.
+ * Writes `out`, and log Σ exp score into logSum (numRows × numHeads). `scores` (`attentionScratch` elements) is workspace.
  */
 export function attentionForward(
   out: Float32Array,
@@ -96,7 +111,7 @@ export function cappedForward(
 
 /**
  * `attentionForward` over keys and values in bf16, as `placeHalves` writes them, with the same bits as for these
- * numbers in f32. `work` (twice the maximum of keys per row, headWidth numbers each) is workspace.
+ * numbers in f32. `work` (twice the maximum of tokens per sequence, headWidth numbers each) is workspace.
  */
 export function attentionOfHalves(
   out: Float32Array,

@@ -1,6 +1,6 @@
 /** The columns that a transformer's forward pass writes: for all layers if gradients follow, otherwise for one. */
 import { column, type Plan } from '../../components/column.ts'
-import { INPUT_BLOCK, MATMUL_SCRATCH } from '../../kernels/bind.ts'
+import { attentionScratch, INPUT_BLOCK, MATMUL_SCRATCH } from '../../kernels/bind.ts'
 import type { TransformerShape } from './config.ts'
 import type { LoraModel } from './lora.ts'
 import { denseWidth, mixtureLayerPlan, mixturePlan, widestFed } from './mixture-plan.ts'
@@ -90,7 +90,7 @@ export function forwardPlan(
     /** The same for layers with a window, if they differ. */
     windowCosine: column('f32', shape.windowRope ? context : 0, rotaryWidth / 2),
     windowSine: column('f32', shape.windowRope ? context : 0, rotaryWidth / 2),
-    scores: column('f32', 2 * Math.ceil(context / 4) * 4),
+    scores: column('f32', attentionScratch(shape, context)),
     /** Keys and values of one head in f32, while those in bf16 are attended to. */
     widened: column('f32', kept === 'one' && model.cacheBits === 16 ? 2 * context : 0, headWidth),
     /** Workspace of the matrix products. */
