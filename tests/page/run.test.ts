@@ -85,7 +85,7 @@ describe('a run that a page begins', () => {
     const again = await inProcess(['resume', join(folder, 'here.zip')])
     expect([again.code, again.stderr]).toEqual([
       1,
-      expect.stringContaining(`\`colonnade resume ${join(folder, 'here')}\` goes on`),
+      expect.stringContaining(`\`colonnade resume ${join(folder, 'here')}\` continues`),
     ])
 
     const [last] = (await listCheckpoints(join(folder, 'whole'))).slice(-1)

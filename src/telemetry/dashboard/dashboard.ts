@@ -158,18 +158,15 @@ async function openInThread(options: DashboardOptions): Promise<Dashboard> {
 }
 
 /** A metric over another, for each run of the query: `run` (repeatable), `metric` and `over`. */
-function curvesOf(runs: Runs, query: URLSearchParams): object {
+async function curvesOf(runs: Runs, query: URLSearchParams): Promise<object> {
   const [metric, over] = [query.get('metric'), query.get('over') ?? 'line']
   if (metric === null) throw new RequestError(400, 'metric: got nothing, expected the name of a metric')
-  const ids = query.getAll('run')
-  return {
-    curves: Object.fromEntries(
-      ids.map((id) => {
-        const { x, y } = runs.curve(id, metric, over)
-        return [id, { x, y: y.map((value) => Number(value.toPrecision(DIGITS))) }]
-      }),
-    ),
+  const curves: Record<string, object> = {}
+  for (const id of query.getAll('run')) {
+    const { x, y } = await runs.curve(id, metric, over)
+    curves[id] = { x, y: y.map((value) => Number(value.toPrecision(DIGITS))) }
   }
+  return { curves }
 }
 
 function folderOf(runs: Runs, query: URLSearchParams): string {

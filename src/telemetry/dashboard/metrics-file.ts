@@ -1,12 +1,13 @@
 /**
  * Follows a growing `metrics.jsonl`, reading in pieces from the last position. For a long run, neighboring lines are averaged, so that
  * memory does not depend on the file's length. A long file is skimmed first: its lines are counted and a few hundred are read, whose
- * values are shown until the whole file has been read.
+ * values are shown until the whole file has been read. What the run's index has (`metrics-index.ts`) is not read again.
  */
 import type { FileHandle } from 'node:fs/promises'
 import { openPlain, parseObject } from '../../base/files/files.ts'
 import type { Points } from '../curves.ts'
 import { entryOf } from '../loggers/entry.ts'
+import { type MetricsIndex, readIndex, readSums, type Sums, TAIL_BYTES, writeIndex } from './metrics-index.ts'
 
 /** Bytes per read. */
 const PIECE = 2 ** 20
@@ -26,8 +27,10 @@ const NAMES = 4096
 
 /** Means of a metric over stretches of lines. */
 class Means {
-  readonly sums: number[] = []
-  readonly counts: number[] = []
+  sums: number[] = []
+  counts: number[] = []
+  /** The metric's number in the index in which its values still are; null: they are here. */
+  indexed: number | null = null
 
   add(point: number, value: number): void {
     while (this.sums.length <= point) {
@@ -69,6 +72,19 @@ class Figures {
   isCut = false
   #levels = 0
   last: object = {}
+
+  /** Figures whose values are still in an index. */
+  static of({ head }: MetricsIndex): Figures {
+    const figures = new Figures()
+    figures.#stride = head.stride
+    Object.assign(figures, { lines: head.lines, damaged: head.damaged, isCut: head.isCut, last: head.last })
+    for (const [i, name] of head.names.entries()) figures.means.set(name, Object.assign(new Means(), { indexed: i }))
+    return figures
+  }
+
+  get stride(): number {
+    return this.#stride
+  }
 
   /** Adds a line. `number` is its line number, higher than before. */
   add(text: string, number = this.lines + 1): void {
@@ -130,7 +146,12 @@ class Figures {
 class Lines {
   /** Pieces of an incomplete line. */
   #rest: Buffer[] = []
-  #isSkipping = false
+  isSkipping = false
+
+  /** Bytes of the line that is not complete yet. */
+  get numOpen(): number {
+    return this.#rest.reduce((sum, { length }) => sum + length, 0)
+  }
 
   /** Calls `take` for each completed line. Returns the number of lines that were too long. */
   split(piece: Buffer, take: (bytes: Buffer, from: number, end: number) => void): number {
@@ -138,16 +159,16 @@ class Lines {
     const bytes = isWhole && this.#rest.length > 0 ? Buffer.concat([...this.#rest, piece]) : piece
     let from = 0
     for (let end = bytes.indexOf(10); end !== -1; end = bytes.indexOf(10, from)) {
-      if (this.#isSkipping) this.#isSkipping = false
+      if (this.isSkipping) this.isSkipping = false
       else if (end > from) take(bytes, from, end)
       from = end + 1
     }
     if (isWhole) this.#rest = []
     if (from < bytes.length) this.#rest.push(Buffer.from(bytes.subarray(from)))
-    if (this.#rest.reduce((sum, { length }) => sum + length, 0) <= MAX_LINE) return 0
+    if (this.numOpen <= MAX_LINE) return 0
     this.#rest = []
-    const isFirst = !this.#isSkipping
-    this.#isSkipping = true
+    const isFirst = !this.isSkipping
+    this.isSkipping = true
     return isFirst ? 1 : 0
   }
 }
@@ -161,6 +182,10 @@ export class MetricsFile {
   #figures = new Figures()
   /** Metrics of a skimmed file until the whole file is read. */
   #skimmed: Figures | null = null
+  /** Where values of `#figures` may still be. */
+  #index: MetricsIndex | null = null
+  /** Bytes that the file's index has. */
+  #indexed = 0
 
   constructor(path: string) {
     this.#path = path
@@ -240,6 +265,8 @@ export class MetricsFile {
     const { handle, size } = found
     try {
       const before = this.#offset
+      if (before < size) await this.#fill([...this.#figures.means.keys()])
+      if (this.#inode === 0) return false // The index was replaced: the next look begins anew.
       for await (const piece of pieces(handle, before, size, signal)) {
         this.#offset += piece.length
         const figures = this.#figures
@@ -255,7 +282,8 @@ export class MetricsFile {
   }
 
   /** A metric over another; lines without one of them are left out. */
-  curve(name: string, over: string): Points {
+  async curve(name: string, over: string): Promise<Points> {
+    await this.#fill([name, over])
     const { means } = this.#told
     const [x, y] = [means.get(over), means.get(name)]
     const curve = { x: [] as number[], y: [] as number[] }
@@ -268,6 +296,63 @@ export class MetricsFile {
     return curve
   }
 
+  /**
+   * Writes an index of all lines that have been read, for files so long that it pays, unless it is there. The run does so at its
+   * checkpoints; `read` comes first.
+   */
+  async keepIndex(): Promise<void> {
+    const end = this.#offset - this.#lines.numOpen
+    if (this.#skimmed !== null || this.#lines.isSkipping || end <= LONG || end === this.#indexed) return
+    await this.#fill([...this.#figures.means.keys()])
+    const found = await this.#open()
+    if (found === null || this.#offset === 0) return
+    try {
+      const tail = await tailOf(found.handle, end)
+      const { lines, damaged, isCut, stride, last, means } = this.#figures
+      await writeIndex(this.#indexPath, { offset: end, tail, lines, damaged, isCut, stride, last }, means)
+      this.#indexed = end
+    } finally {
+      await found.handle.close()
+    }
+  }
+
+  get #indexPath(): string {
+    return this.#path.replace(/jsonl$/, 'index')
+  }
+
+  /** Begins with what an index has, if it is of this file. */
+  async #takeIndex(handle: FileHandle, size: number): Promise<void> {
+    if (this.#offset > 0 || size <= LONG) return
+    const index = await readIndex(this.#indexPath)
+    if (index === null || index.head.offset > size) return
+    if ((await tailOf(handle, index.head.offset)) !== index.head.tail) return
+    this.#index = index
+    this.#figures = Figures.of(index)
+    this.#offset = this.#indexed = index.head.offset
+  }
+
+  /** Reads the values of these metrics that are still in the index. One that was replaced is no longer of use: the file starts over. */
+  async #fill(names: readonly string[]): Promise<void> {
+    const figures = this.#figures
+    const wanted = names.flatMap((name) => figures.means.get(name) ?? []).filter(({ indexed }) => indexed !== null)
+    if (wanted.length === 0) return
+    const sums: readonly Sums[] | null = await readSums(
+      this.#indexPath,
+      this.#index!,
+      wanted.map(({ indexed }) => indexed!),
+    )
+    if (sums === null) this.#begin(0)
+    for (const [i, each] of (sums ?? []).entries()) Object.assign(wanted[i]!, each, { indexed: null })
+  }
+
+  #begin(inode: number): void {
+    this.#inode = inode
+    this.#offset = this.#indexed = 0
+    this.#lines = new Lines()
+    this.#figures = new Figures()
+    this.#skimmed = this.#index = null
+  }
+
   /** Opens the file with its length; null if there is none. A replaced file starts over. */
   async #open(): Promise<{ handle: FileHandle; size: number } | null> {
     const found = await openPlain(this.#path).catch((error: NodeJS.ErrnoException) => {
@@ -278,14 +363,17 @@ export class MetricsFile {
     const { handle, size } = found
     const { ino } = await handle.stat()
     if (ino !== this.#inode || size < this.#offset) {
-      this.#inode = ino
-      this.#offset = 0
-      this.#lines = new Lines()
-      this.#figures = new Figures()
-      this.#skimmed = null
+      this.#begin(ino)
+      await this.#takeIndex(handle, size)
     }
     return { handle, size }
   }
+}
+
+async function tailOf(handle: FileHandle, end: number): Promise<string> {
+  const tail = Buffer.alloc(Math.min(TAIL_BYTES, end))
+  const { bytesRead } = await handle.read(tail, 0, tail.length, end - tail.length)
+  return tail.toString('base64', 0, bytesRead)
 }
 
 /** Yields a file's bytes between two positions. Each piece overwrites the previous one. */

@@ -134,7 +134,7 @@ class FollowedRun {
     return isOwned ? 'running' : 'stopped'
   }
 
-  curve(name: string, over: string): Points {
+  curve(name: string, over: string): Promise<Points> {
     return this.#metrics.curve(name, over)
   }
 
@@ -266,8 +266,8 @@ export class Runs {
   }
 
   /** A metric of a run over another; empty for an unknown run. */
-  curve(id: string, name: string, over: string): Points {
-    return this.#runs.get(id)?.curve(name, over) ?? { x: [], y: [] }
+  async curve(id: string, name: string, over: string): Promise<Points> {
+    return (await this.#runs.get(id)?.curve(name, over)) ?? { x: [], y: [] }
   }
 }
 

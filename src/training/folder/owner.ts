@@ -19,7 +19,15 @@ import { cannotWrite, disk, isThere, listFolder, makeFolder, RECORD_BYTES, withi
 import { TakenError } from './free-folder.ts'
 
 /** The files of a run at the top of its folder, and its subfolders. */
-export const RUN_FILES = ['config.json', 'metrics.jsonl', 'summary.json', 'learning-curve.svg', 'trace.json', 'run.log']
+export const RUN_FILES = [
+  'config.json',
+  'metrics.jsonl',
+  'metrics.index',
+  'summary.json',
+  'learning-curve.svg',
+  'trace.json',
+  'run.log',
+]
 export const RUN_FOLDERS = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter']
 
 const PREFIX = '.owner-'

@@ -26,6 +26,7 @@ import { Watchdog, type Watched } from '../watch/watchdog.ts'
 import { listCheckpoints, pruneCheckpoints, removeCheckpoints } from './checkpoint.ts'
 import { type FreeFolder, firstFree, TakenError } from './free-folder.ts'
 import type { IfExists } from './if-exists.ts'
+import { keepMetricsIndex } from './metrics-index.ts'
 import { isClaim, isTemporary, Ownership } from './owner.ts'
 import { emptyRun, holdsRun } from './run-record.ts'
 
@@ -176,6 +177,7 @@ export class RunFolder {
     await syncFile(this.file('metrics.jsonl')) // A checkpoint's metrics lines must survive a power failure with it.
     await save()
     await this.prune(kept, best)
+    await keepMetricsIndex(this)
   }
 
   /** Removes all but the newest checkpoints and the best. */

@@ -1,10 +1,13 @@
 /** What the page reads: metrics files in whatever state, and run folders. */
-import { appendFile, mkdir, rename, rm, truncate, writeFile } from 'node:fs/promises'
+import { appendFile, copyFile, mkdir, open, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { startRun } from '../../../src/index.ts'
 import { MetricsFile } from '../../../src/telemetry/dashboard/metrics-file.ts'
+import { readIndex } from '../../../src/telemetry/dashboard/metrics-index.ts'
 import { Runs } from '../../../src/telemetry/dashboard/runs.ts'
 import { metricLines, writeRun } from '../../support/run-folders.ts'
+import { smallRun } from '../../support/small-training.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
 async function metricsFile(text: string) {
@@ -27,9 +30,9 @@ describe('a metrics file', () => {
     await appendFile(path, 'ss":"é"}\n{"steps":40,"loss":5}\n')
     await file.read()
     expect([file.lines, file.damaged]).toEqual([4, 0])
-    expect(file.curve('loss', 'steps')).toEqual({ x: [10, 40], y: [1, 5] })
-    expect(file.curve('kl/k1', 'line')).toEqual({ x: [2], y: [3] })
-    expect(file.curve('nothing', 'line')).toEqual({ x: [], y: [] })
+    expect(await file.curve('loss', 'steps')).toEqual({ x: [10, 40], y: [1, 5] })
+    expect(await file.curve('kl/k1', 'line')).toEqual({ x: [2], y: [3] })
+    expect(await file.curve('nothing', 'line')).toEqual({ x: [], y: [] })
     expect(file.last).toEqual({ line: 4, steps: 40, loss: 5 })
   })
 
@@ -38,18 +41,18 @@ describe('a metrics file', () => {
     await file.read()
     await truncate(path, metricLines({ loss: 1 }).length)
     await file.read()
-    expect(file.curve('loss', 'line').y).toEqual([1])
+    expect((await file.curve('loss', 'line')).y).toEqual([1])
     await writeFile(`${path}.new`, metricLines({ loss: 7 }, { loss: 8 }, { loss: 9 }, { loss: 10 }))
     await rename(`${path}.new`, path)
     await file.read()
-    expect(file.curve('loss', 'line').y).toEqual([7, 8, 9, 10])
+    expect((await file.curve('loss', 'line')).y).toEqual([7, 8, 9, 10])
   })
 
   test('leaves out what is damaged, and counts it', async () => {
     const { file } = await metricsFile(`{"loss":1}\nnull\n\n{"loss":}\n[1]\n\u0000\n{"loss":1e999}\n{"loss":2}\n`)
     await file.read()
     expect([file.lines, file.damaged]).toEqual([3, 4])
-    expect(file.curve('loss', 'line')).toEqual({ x: [1, 3], y: [1, 2] })
+    expect(await file.curve('loss', 'line')).toEqual({ x: [1, 3], y: [1, 2] })
   })
 
   test('draws a figure where it has both numbers: lines that lack either are left out', async () => {
@@ -57,8 +60,8 @@ describe('a metrics file', () => {
       metricLines({ steps: 10, loss: 1 }, { loss: 2 }, { steps: 30 }, { steps: 40, loss: 4 }),
     )
     await file.read()
-    expect(file.curve('loss', 'steps')).toEqual({ x: [10, 40], y: [1, 4] })
-    expect(file.curve('loss', 'late')).toEqual({ x: [], y: [] })
+    expect(await file.curve('loss', 'steps')).toEqual({ x: [10, 40], y: [1, 4] })
+    expect(await file.curve('loss', 'late')).toEqual({ x: [], y: [] })
   })
 
   test('has the lines beside one that is too long to be read, which is counted', async () => {
@@ -67,7 +70,7 @@ describe('a metrics file', () => {
     await appendFile(path, '\n{"loss":2}\n')
     await file.read()
     expect([file.lines, file.damaged]).toEqual([2, 1])
-    expect(file.curve('loss', 'line').y).toEqual([1, 2])
+    expect((await file.curve('loss', 'line')).y).toEqual([1, 2])
   })
 
   test('of any length takes so many points, each the mean of its lines', async () => {
@@ -76,24 +79,127 @@ describe('a metrics file', () => {
       Array.from({ length: count }, (_, i) => `{"loss":${i}${i < 30_000 ? '' : ',"late":1'}}\n`).join(''),
     )
     await file.read()
-    const { x, y } = file.curve('loss', 'line')
+    const { x, y } = await file.curve('loss', 'line')
     expect(y).toHaveLength(count / 32)
     expect(y.slice(0, 2)).toEqual([15.5, 47.5])
     expect(x.slice(0, 2)).toEqual([16.5, 48.5])
     expect(y.at(-1)).toBe(count - 16.5)
     // Lines 29,985 to 30,016 are one point; of them, those that have the figure are from 30,001 on.
-    expect(file.curve('late', 'line')).toMatchObject({ x: expect.arrayContaining([30_000.5]) })
+    expect(await file.curve('late', 'line')).toMatchObject({ x: expect.arrayContaining([30_000.5]) })
     expect(file.last.line).toBe(count)
   })
 
   test('has a point for each line up to 2047, and half as many points from the next line on', async () => {
     const { path, file } = await metricsFile(metricLines(...Array.from({ length: 2047 }, (_, i) => ({ loss: i }))))
     await file.read()
-    expect(file.curve('loss', 'line').x).toHaveLength(2047)
+    expect((await file.curve('loss', 'line')).x).toHaveLength(2047)
     await appendFile(path, metricLines({ loss: 2047 }))
     await file.read()
-    const { x, y } = file.curve('loss', 'line')
+    const { x, y } = await file.curve('loss', 'line')
     expect([x.length, x[0], x.at(-1), y[0], y.at(-1)]).toEqual([1024, 1.5, 2047.5, 0.5, 2046.5])
+  })
+})
+
+describe('an index of a metrics file', () => {
+  const line = (i: number) => ({ steps: 10 * i, loss: Math.sin(i), ...(i % 3 === 0 && { kl: { k1: i } }) })
+  const lines = (from: number, to: number) =>
+    metricLines(...Array.from({ length: to - from }, (_, i) => line(from + i)))
+  const COUNT = 9000
+  const curves = async (file: MetricsFile) => [
+    ...[await file.curve('loss', 'steps'), await file.curve('kl/k1', 'line'), file.names, file.last],
+    ...[file.lines, file.damaged, file.isSkimmed],
+  ]
+  /** A file with an index of its lines, and whatever reads it anew. */
+  async function indexed() {
+    const { path, file } = await metricsFile(lines(0, COUNT))
+    await file.read()
+    await file.keepIndex()
+    return { path, index: path.replace('jsonl', 'index'), file }
+  }
+  async function reader(path: string) {
+    const file = new MetricsFile(path)
+    expect(await file.skim()).toBe(false) // Nothing has to be sampled.
+    await file.read()
+    return file
+  }
+  /** What is read without an index. */
+  async function plain(path: string) {
+    const copy = join(await temporaryFolder(), 'metrics.jsonl')
+    await copyFile(path, copy)
+    const file = new MetricsFile(copy)
+    await file.read()
+    return curves(file)
+  }
+
+  test('has what its lines have, which are not read, and goes on with further ones', async () => {
+    const { path, file } = await indexed()
+    const expected = await plain(path)
+    const handle = await open(path, 'r+')
+    await handle.write('#'.repeat(1000), 0) // Whoever reads these lines counts them as damaged.
+    await handle.close()
+    expect(await curves(await reader(path))).toEqual(expected)
+
+    const later = await reader(path)
+    await appendFile(path, `${lines(COUNT, COUNT + 500)}{"loss`)
+    await later.read()
+    await file.read()
+    const grown = await curves(file)
+    expect(await curves(later)).toEqual(grown)
+    await file.keepIndex() // Without the line that is being written.
+    await appendFile(path, '":7}\n')
+    await file.read()
+    const last = await curves(file)
+    expect(last.slice(3, 6)).toEqual([{ line: COUNT + 501, loss: 7 }, COUNT + 501, 0])
+    expect(await curves(await reader(path))).toEqual(last)
+  })
+
+  test('is not used for a file that was cut, written anew or replaced, nor if it is damaged', async () => {
+    const { path, index } = await indexed()
+    const whole = await readFile(index)
+    for (const bytes of [
+      whole.subarray(0, -8),
+      whole.subarray(0, 3),
+      Buffer.from(`\xff\xff\xff\xff`, 'latin1'),
+      Buffer.alloc(64),
+    ]) {
+      await writeFile(index, bytes)
+      const file = new MetricsFile(path)
+      await file.read()
+      expect(await curves(file)).toEqual(await plain(path))
+    }
+    await writeFile(index, whole)
+    for (const text of [lines(0, COUNT - 1), lines(0, COUNT - 1) + metricLines(line(COUNT)) + lines(7, 500)]) {
+      await writeFile(path, text)
+      const file = new MetricsFile(path)
+      await file.read()
+      expect(await curves(file)).toEqual(await plain(path))
+    }
+  })
+
+  test('that is replaced while its numbers are still in it makes the file start over', async () => {
+    const { path, file } = await indexed()
+    const follower = await reader(path)
+    await appendFile(path, lines(COUNT, COUNT + 10))
+    await file.read()
+    await file.keepIndex()
+    expect(await follower.curve('loss', 'line')).toEqual({ x: [], y: [] })
+    await follower.read()
+    expect(await curves(follower)).toEqual(await plain(path))
+  })
+
+  test('is kept by a run at its checkpoints', async () => {
+    const run = await startRun(await smallRun('checkpointEvery=1'), join(await temporaryFolder(), 'run'))
+    await writeFile(join(run.folder, 'metrics.jsonl'), lines(0, COUNT))
+    const { updates } = await run.train()
+    const index = await readIndex(join(run.folder, 'metrics.index'))
+    expect(index!.head.lines).toBe(COUNT + updates)
+  })
+
+  test('is kept of long files alone', async () => {
+    const { path, file } = await metricsFile(lines(0, 1000))
+    await file.read()
+    await file.keepIndex()
+    expect(await readFile(path.replace('jsonl', 'index')).catch(({ code }) => code)).toBe('ENOENT')
   })
 })
 
@@ -115,21 +221,21 @@ describe('the figures of a metrics file', () => {
     await appendFile(path, metricLines({ ...figures(4093, 3), of: { a: 3, b: 3 }, more: { a: 3 } }))
     await file.read()
     expect([file.names.length, file.isCut, file.names.at(-1)]).toEqual([4095, true, 'f4092'])
-    expect(file.curve('of/a', 'line').y).toEqual([1, 3])
+    expect((await file.curve('of/a', 'line')).y).toEqual([1, 3])
     expect(file.last).toEqual({ line: 3, ...figures(4093, 3), 'of/a': 3 })
   })
 
   test('of one name are one figure, in a key with a slash or in an object', async () => {
     const { file } = await metricsFile(metricLines({ 'a/b': 1, a: { b: 3, list: [5] } }))
     await file.read()
-    expect([file.names, file.curve('a/b', 'line')]).toEqual([['line', 'a/b'], { x: [1], y: [2] }])
+    expect([file.names, await file.curve('a/b', 'line')]).toEqual([['line', 'a/b'], { x: [1], y: [2] }])
   })
 
   test('that only early lines have keep their means when points become fewer', async () => {
     const lines = Array.from({ length: 2048 }, (_, i) => (i < 3 ? { loss: i, early: 4 + i } : { loss: i }))
     const { file } = await metricsFile(metricLines(...lines))
     await file.read()
-    expect(file.curve('early', 'line')).toEqual({ x: [1.5, 3.5], y: [4.5, 6] })
+    expect(await file.curve('early', 'line')).toEqual({ x: [1.5, 3.5], y: [4.5, 6] })
   })
 })
 
@@ -142,7 +248,7 @@ describe('a long metrics file', () => {
     expect(await file.skim()).toBe(true)
     expect([file.isSkimmed, file.lines, file.damaged]).toEqual([true, count, 0])
     expect(file.last).toEqual({ line: count, loss: count - 1, 'rare/a': 1 })
-    const { x, y } = file.curve('loss', 'line')
+    const { x, y } = await file.curve('loss', 'line')
     expect(y).toEqual(x.map((line) => line - 1)) // Each at its own line.
     expect(x.length).toBeGreaterThan(200)
     expect(x.length).toBeLessThanOrEqual(257)
@@ -152,8 +258,8 @@ describe('a long metrics file', () => {
     await appendFile(path, '{"loss":7}\n')
     expect(await file.read()).toBe(true)
     expect([file.isSkimmed, file.lines]).toEqual([false, count + 1])
-    expect(file.curve('loss', 'line').y[0]).toBe(15.5)
-    expect(file.curve('rare/a', 'line').y).toHaveLength(count / 1000)
+    expect((await file.curve('loss', 'line')).y[0]).toBe(15.5)
+    expect((await file.curve('rare/a', 'line')).y).toHaveLength(count / 1000)
     expect(await file.skim()).toBe(false)
   })
 
@@ -227,8 +333,8 @@ describe('runs below a folder', () => {
     const [a, nine, ten] = shown.map(({ group }) => group)
     expect(a).toBe(ten)
     expect(nine).not.toBe(ten)
-    expect(runs.curve('b/run-10', 'episodeReturn', 'line')).toEqual({ x: [1], y: [9] })
-    expect(runs.curve('../secret', 'episodeReturn', 'line')).toEqual({ x: [], y: [] })
+    expect(await runs.curve('b/run-10', 'episodeReturn', 'line')).toEqual({ x: [1], y: [9] })
+    expect(await runs.curve('../secret', 'episodeReturn', 'line')).toEqual({ x: [], y: [] })
 
     expect(await changed()).toEqual([])
     await appendFile(join(folder, 'b', 'run-10', 'metrics.jsonl'), metrics)
