@@ -117,7 +117,7 @@ class FleetCrew implements Crew {
       const before = await store.put(await stateToBytes(cohort, update, this.#shareOf(member)))
       this.#members.push({ collected: update, before, write: null, task: null, held: new Map(), waited: 0 })
     }
-    // Of these versions a restored learner has the weights, and parts ahead were to be collected with them.
+    // A restored learner has the weights of these versions, with which the parts ahead are collected.
     const { published } = cohort.ahead!
     this.#weights.clear()
     for (let version = Math.max(0, update - published.length + 1); version < update; version++) {

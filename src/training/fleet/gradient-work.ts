@@ -13,7 +13,7 @@ import { TokenHelp, tokenHelpPlan } from './token-help.ts'
 export interface GradientWork {
   readonly help: GradientHelp
   readonly shareCount: number
-  /** In words for the user. */
+  /** The task, for a message to the user. */
   readonly description: string
   close(): void
 }

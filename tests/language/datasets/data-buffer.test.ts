@@ -93,8 +93,8 @@ describe('a state that was saved', () => {
     buffer.getPrompts(3)
     const saved = await buffer.saveState()
     const other = await new DataBuffer([...letters(3), 'changed'], 1).saveState()
-    await expect(buffer.loadState(other)).rejects.toThrow('one of other prompts')
-    await expect(buffer.loadState(await new DataBuffer(letters(5)).saveState())).rejects.toThrow('one of 5 prompts')
+    await expect(buffer.loadState(other)).rejects.toThrow('a state of other prompts')
+    await expect(buffer.loadState(await new DataBuffer(letters(5)).saveState())).rejects.toThrow('a state of 5 prompts')
     for (const wrong of [{ sampleOffset: 5 }, { sampleOffset: 0.5 }, { epochId: -1 }, { seed: -1 }]) {
       await expect(buffer.loadState({ ...saved, ...wrong })).rejects.toThrow(InputError)
     }

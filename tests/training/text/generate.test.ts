@@ -102,7 +102,7 @@ describe('answers of a language model', () => {
   test('of messages that are none, and with an adapter that is none, are errors', async () => {
     const asked = (options: object) => generateTokens({ policy, prompts, ...options })
     await expect(asked({ prompts: [[]] })).rejects.toThrow(/prompts, example 0, prompt: got no message, expected/)
-    await expect(asked({ prompts: [['a']] })).rejects.toThrow(/message: got "a", expected one like/)
+    await expect(asked({ prompts: [['a']] })).rejects.toThrow(/message: got "a", expected a message like/)
     await expect(asked({ prompts: [[{ role: 'user' }]] })).rejects.toThrow(/message: got {"role":"user"}, expected/)
     await expect(asked({ adapter: 3 })).rejects.toThrow(/adapter: got 3, expected a Float32Array, or a folder/)
   })

@@ -156,7 +156,7 @@ describe('a trainer with a backend of one’s own', () => {
 
   test('refuses what is no backend, and one where no conversations learn', async () => {
     await expect(made({} as never)).rejects.toThrow(
-      'createTrainer, backend: got {}, expected one like defineBackend(…), with an id and create()',
+      'createTrainer, backend: got {}, expected a backend like defineBackend(…), with an id and create()',
     )
     const episodes = await createWorld({ environment: cartPole(), policy: mlp(), numLanes: 2 })
     expect(() => createTrainer(episodes, ppo(), { backend: firstLogits })).toThrow(

@@ -207,7 +207,7 @@ describe('training on preferences', () => {
 
   test('a reward model needs a value head, to learn and to judge', async () => {
     await expect(trainerOf({ loss: 'reward' })).rejects.toThrow(
-      'sft, loss reward: got a model without a value head, expected one with a critic',
+      'sft, loss reward: got a model without a value head, expected a model with a critic',
     )
     expect(() => modelReward()).toThrow('reward model.folder: got nothing, expected a folder')
     const folder = `${await temporaryFolder()}/without`

@@ -27,7 +27,7 @@ export async function openAgents(
   const gateway = await openGateway({ world })
   return {
     collector(world, cohort, rl) {
-      const { environment } = cohort // The cohort's has its training's examples alone.
+      const { environment } = cohort // Its examples are those of the training only.
       return runAgents({ gateway, environment, command, maxAgents, deadline: agentSeconds }).collector(
         world,
         cohort,

@@ -333,7 +333,7 @@ export class Trainer {
       typeof advantageFn !== 'function'
         ? undefined
         : checked('advantageFn', advantageFn(columns), columns.reward.length, Number.isNaN)
-    // A user's loss only needs a descriptor's advantages to be computed.
+    // For a user's loss, only the advantages of a descriptor are computed.
     const loss = this.#loss ?? lossOfAdvantages(typeof advantageFn === 'function' ? null : advantageFn)
     const overrides = {
       ...(oldLogprob === undefined ? {} : { oldLogprob }),
