@@ -222,6 +222,12 @@ export class Slots {
     return { gradient: this.#slotGradients[first]!, sums: this.#sums.subarray(first * numSums, (first + 1) * numSums) }
   }
 
+  /** Sums the metrics of all blocks into slot 0, without an optimizer step. */
+  sumMetrics(): void {
+    const { numSums } = this.#parts
+    this.#context.kernels.sumSlots(this.#sums, this.#numSlots, numSums, 0, numSums)
+  }
+
   /**
    * Makes one optimizer step of a descent's parameters, with the gradients of the slots or of so many shares. Returns the gradient's norm,
    * with the sums of all blocks in slot 0. Yields promises to await.

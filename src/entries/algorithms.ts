@@ -26,11 +26,15 @@ export {
   type LossDescriptor,
 } from '../algorithms/losses/losses.ts'
 export { type RowLossColumns, rowLoss } from '../algorithms/losses/row-loss.ts'
+export { cql } from '../algorithms/off-policy/cql.ts'
+export { discreteCql } from '../algorithms/off-policy/discrete-cql.ts'
 export { dqn } from '../algorithms/off-policy/dqn.ts'
+export { iql } from '../algorithms/off-policy/iql.ts'
 export * from '../algorithms/off-policy/off-policy.ts'
 export { sac } from '../algorithms/off-policy/sac.ts'
 export { td3 } from '../algorithms/off-policy/td3.ts'
 export { td3bc } from '../algorithms/off-policy/td3bc.ts'
+export { awr } from '../algorithms/on-policy/awr.ts'
 export * from '../algorithms/on-policy/on-policy.ts'
 export {
   defineOptimizer,
@@ -49,9 +53,12 @@ export type {
   ActionValueShape,
   DeterministicPolicy,
   DeterministicShape,
+  ImplicitPolicy,
+  ImplicitShape,
   SoftPolicy,
   SoftShape,
 } from '../policies/policy.ts'
+export { iqlNetwork } from '../policies/iql-network.ts'
 export { qNetwork } from '../policies/q-network.ts'
 export { sacNetwork } from '../policies/sac-network.ts'
 export { td3Network } from '../policies/td3-network.ts'

@@ -116,6 +116,7 @@ export { chooseByValue, chosenBackward, duelingForward, evaluateByValue, valueOf
 export { addActionNoise, noisyEvaluate, spreadActions, tanhBackward } from './values/deterministic.ts'
 export {
   drawReplayNormal,
+  drawReplayUniform,
   joinActions,
   shrinkActions,
   squashedBackward,

@@ -23,14 +23,14 @@ import { ParameterList } from './stack/parameters.ts'
 import { Stack, type StackShape, stackPlan, stackShape, workPlan } from './stack/stack.ts'
 
 export const actorAndCriticsSettings = {
-  hidden: sizes([256, 256], 'units of each hidden layer, in the actor and in both critics'),
+  hidden: sizes([256, 256], 'units of each hidden layer, in the actor and in each critic'),
   activation: choice('relu', ['tanh', 'relu'], 'activation of the hidden layers'),
   normalizeObservations,
 }
 
 export interface ActorAndCriticsShape extends ModelShape {
-  /** The actor, and both critics. */
-  readonly stacks: readonly [StackShape, StackShape, StackShape]
+  /** The actor, both critics, and a critic of states if there is one. */
+  readonly stacks: readonly [StackShape, StackShape, StackShape, ...StackShape[]]
   readonly actionSpace: BoxSpace
   readonly actionWidth: number
   /** Position among the weights of the first critic; the actor's are those before it. */
@@ -40,7 +40,10 @@ export interface ActorAndCriticsShape extends ModelShape {
   readonly written: number
 }
 
-/** The layers of such a network: an actor with `outputsPerAction` outputs for each number of an action, and two critics. */
+/**
+ * The layers of such a network: an actor with `outputsPerAction` outputs for each number of an action, two critics, and with `valuesStates`
+ * a critic of states.
+ */
 export function actorAndCritics(
   id: string,
   { hidden, activation, normalizeObservations }: SettingValues<typeof actorAndCriticsSettings>,
@@ -48,6 +51,7 @@ export function actorAndCritics(
   actionSpace: Space,
   actor: { readonly outputsPerAction: number; readonly activation: number },
   written: { readonly name: string; readonly count: number },
+  valuesStates = false,
 ): ActorAndCriticsShape {
   const numInputs = numInputsOf(id, observationSpace)
   const isBounded = (space: BoxSpace) => [...space.low, ...space.high].every(Number.isFinite)
@@ -62,8 +66,10 @@ export function actorAndCritics(
   const actorEnd = parameters.size
   const critic = (name: string) =>
     stackShape(parameters, name, { numInputs: numInputs + actionWidth, numOutputs: 1 }, layers, 1)
-  const stacks = [actorStack, critic('critic0'), critic('critic1')] as const
+  const critics = [critic('critic0'), critic('critic1')] as const
   const ends = { actorEnd, criticsEnd: parameters.size }
+  const states = valuesStates ? [stackShape(parameters, 'value', { numInputs, numOutputs: 1 }, layers, 1)] : []
+  const stacks = [actorStack, ...critics, ...states] as const
   const place = parameters.add(written.name, [written.count])
   const inputs = normalizeObservations ? addInputMoments(parameters, numInputs) : null
   return { parameters, stacks, numInputs, inputs, actionSpace, actionWidth, ...ends, written: place }
@@ -108,7 +114,7 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
   protected readonly written: Float32Array
   /** The actor's last outputs. */
   protected outputs: Float32Array = new Float32Array(0)
-  readonly #inputs: Inputs
+  protected readonly inputs: Inputs
   readonly #actor: Stack
   readonly #critics: readonly [Stack, Stack]
   readonly criticValues: [Float32Array, Float32Array]
@@ -128,7 +134,7 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
     this.kernels = kernels
     this.random = random
     this.written = views[shape.written]!
-    this.#inputs = new Inputs(shape.numInputs, shape.inputs, views, workspace.inputs, kernels)
+    this.inputs = new Inputs(shape.numInputs, shape.inputs, views, workspace.inputs, kernels)
     this.#actor = new Stack(actorShape, views, actor, work, kernels)
     this.#critics = [new Stack(one, views, critic0, work, kernels), new Stack(other, views, critic1, work, kernels)]
     this.criticValues = [least, least]
@@ -174,7 +180,15 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
   }
 
   protected run(observation: Float32Array, from: number, count: number): void {
-    this.outputs = this.#actor.forward(this.#inputs.read(observation, from, count), this.#inputs.at(from), count)
+    this.outputs = this.#actor.forward(this.inputs.read(observation, from, count), this.inputs.at(from), count)
+  }
+
+  /** Runs the actor; returns a copy of its outputs, for actors whose outputs are actions. */
+  protected runToActions(observation: Float32Array, from: number, count: number): Float32Array {
+    const { unit } = this.workspace
+    this.run(observation, from, count)
+    for (let i = 0; i < count * this.shape.actionWidth; i++) unit[i] = this.outputs[i]!
+    return unit
   }
 
   shrink(action: Float32Array, from: number, count: number): Float32Array {
@@ -186,8 +200,8 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
   judge(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array {
     const { joined, least } = this.workspace
     const { numInputs, actionWidth } = this.shape
-    const x = this.#inputs.read(observation, from, count)
-    this.kernels.joinActions(joined, x, unit, count, numInputs, actionWidth, this.#inputs.at(from))
+    const x = this.inputs.read(observation, from, count)
+    this.kernels.joinActions(joined, x, unit, count, numInputs, actionWidth, this.inputs.at(from))
     for (const i of [0, 1] as const) this.criticValues[i] = this.#critics[i].forward(joined, 0, count)
     const [one, other] = this.criticValues
     for (let i = 0; i < count; i++) least[i] = Math.min(one[i]!, other[i]!)
@@ -212,8 +226,8 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
 
   /** Adds the actor's gradient, from `dOutputs`. */
   protected backward(observation: Float32Array, from: number, count: number, gradient: ParameterViews): void {
-    const x = this.#inputs.read(observation, from, count)
-    this.#actor.backward(this.workspace.dOutputs, x, this.#inputs.at(from), count, gradient)
+    const x = this.inputs.read(observation, from, count)
+    this.#actor.backward(this.workspace.dOutputs, x, this.inputs.at(from), count, gradient)
   }
 
   /** Splits a derivative by the least value: all of it belongs to the critic with that value, the first one if they are equal. */

@@ -100,6 +100,11 @@ export interface DeterministicShape {
   readonly critics: { readonly from: number; readonly to: number }
 }
 
+/** The sizes of a model with a Gaussian actor, two action critics and a critic of states. */
+export interface ImplicitShape {
+  readonly actionWidth: number
+}
+
 /** A network with known shapes, before it has memory. */
 export interface PolicyModel {
   readonly numParameters: number
@@ -132,6 +137,8 @@ export interface PolicyModel {
   readonly soft?: SoftShape
   /** If it has a deterministic actor and two action critics: `bind` returns a `DeterministicPolicy`. */
   readonly deterministic?: DeterministicShape
+  /** If it has a Gaussian actor, two action critics and a critic of states: `bind` returns an `ImplicitPolicy`. */
+  readonly implicit?: ImplicitShape
   workspace(): Plan
   /** Writes initial weights, keyed by the seed and `key`. */
   initialize(weights: Float32Array, random: Random, key: number): void
@@ -224,6 +231,14 @@ export interface Policy {
 export interface ActionValuePolicy extends Policy {
   /** The values of all actions of rows from … from + count, ≤ BLOCK_ROWS: numActions per row, from row 0, valid until the next call. */
   actionValues(observation: Float32Array, from: number, count: number): Float32Array
+  /** Adds the gradient, from that by the values in the last `actionValues`, of the same rows. */
+  differentiateValues(
+    observation: Float32Array,
+    from: number,
+    dValues: Float32Array,
+    count: number,
+    gradient: ParameterViews,
+  ): void
 }
 
 /**
@@ -279,5 +294,30 @@ export interface DeterministicPolicy extends Policy, ActionCriticPolicy {
     count: number,
     gradient: ParameterViews,
     toward?: { readonly recorded: Float32Array; readonly scale: number },
+  ): void
+}
+
+/** Its actor is Gaussian within ±1, with a standard deviation that does not depend on the state; a third critic values states. */
+export interface ImplicitPolicy extends Policy, ActionCriticPolicy {
+  /** The states' values of rows from … from + count of `observation`. */
+  stateValues(observation: Float32Array, from: number, count: number): Float32Array
+  /** Adds the gradient of the states' critic, from that by its values in the last `stateValues`, of the same rows. */
+  differentiateState(
+    observation: Float32Array,
+    from: number,
+    dValue: Float32Array,
+    count: number,
+    gradient: ParameterViews,
+  ): void
+  /** Log densities of actions, in nats. */
+  logDensities(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array
+  /** Adds the actor's gradient, from that by the last `logDensities`, of the same rows. */
+  differentiateActor(
+    observation: Float32Array,
+    from: number,
+    unit: Float32Array,
+    dLogDensity: Float32Array,
+    count: number,
+    gradient: ParameterViews,
   ): void
 }

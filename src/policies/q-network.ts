@@ -180,6 +180,27 @@ class QNetwork implements ActionValuePolicy {
     this.#stack.backward(dOutputs, x, this.#inputs.at(from), count, gradient)
   }
 
+  differentiateValues(
+    observation: Float32Array,
+    from: number,
+    dValues: Float32Array,
+    count: number,
+    gradient: ParameterViews,
+  ): void {
+    const { dOutputs } = this.#workspace
+    const { numActions, isDueling } = this.#shape
+    const width = isDueling ? numActions + 1 : numActions
+    for (let row = 0; row < count; row++) {
+      let sum = 0
+      for (let k = 0; k < numActions; k++) sum += dValues[row * numActions + k]!
+      const mean = isDueling ? sum / numActions : 0
+      for (let k = 0; k < numActions; k++) dOutputs[row * width + k] = dValues[row * numActions + k]! - mean
+      if (isDueling) dOutputs[row * width + numActions] = sum
+    }
+    const x = this.#inputs.read(observation, from, count)
+    this.#stack.backward(dOutputs, x, this.#inputs.at(from), count, gradient)
+  }
+
   /** Values of actions, −10⁹ for masked ones. */
   #legalValues(observation: Float32Array, mask: Uint8Array, from: number, count: number): Float32Array {
     const values = this.actionValues(observation, from, count)

@@ -2,6 +2,7 @@
 import type { Factory } from '../base/definition.ts'
 import { byId } from '../base/errors.ts'
 import type { Settings } from '../base/settings.ts'
+import { iqlNetwork } from './iql-network.ts'
 import { mlp } from './mlp.ts'
 import { convolutional, dense, recurrent } from './network/ready-made.ts'
 import type { PolicyDefinition } from './policy.ts'
@@ -21,6 +22,7 @@ export const policies: readonly PolicyFactory[] = [
   qNetwork,
   sacNetwork,
   td3Network,
+  iqlNetwork,
 ] as unknown as PolicyFactory[]
 
 /**

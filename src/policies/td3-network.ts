@@ -74,10 +74,7 @@ class Td3Network extends ActorAndCritics implements DeterministicPolicy {
   }
 
   act(observation: Float32Array, from: number, count: number): Float32Array {
-    const { unit } = this.workspace
-    this.run(observation, from, count)
-    for (let i = 0; i < count * this.shape.actionWidth; i++) unit[i] = this.outputs[i]!
-    return unit
+    return this.runToActions(observation, from, count)
   }
 
   differentiateActor(

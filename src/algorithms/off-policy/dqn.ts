@@ -2,6 +2,7 @@ import { InputError } from '../../base/errors.ts'
 import { type Metrics, metric } from '../../base/metrics.ts'
 import { boolean, fraction, optionalNumber, type SettingValues } from '../../base/settings.ts'
 import type { ActionValuePolicy, Derivatives, Evaluated, ParameterViews } from '../../policies/policy.ts'
+import type { LearnerShape } from '../algorithm.ts'
 import {
   defineOffPolicyAlgorithm,
   type OffPolicyContext,
@@ -10,8 +11,8 @@ import {
   type ReplayedBlock,
 } from './off-policy.ts'
 
-const settings = {
-  ...offPolicySettings(),
+/** The settings of DQN's loss. */
+export const dqnSettings = {
   double: boolean(
     true,
     'double DQN: the online network chooses the next action and the target network values it; otherwise the target network does both',
@@ -31,7 +32,7 @@ const settings = {
 }
 
 /** In the order of `TdSum`. */
-const metrics = {
+export const dqnMetrics = {
   tdLoss: metric("weighted loss of a row's TD error", 'rowMean'),
   tdError: metric('absolute TD error of a row', 'rowMean'),
   actionValue: metric("value of a row's action", 'rowMean'),
@@ -47,20 +48,23 @@ const metrics = {
 export const dqn = defineOffPolicyAlgorithm({
   id: 'dqn',
   module: import.meta.url,
-  settings,
-  metrics,
+  settings: { ...offPolicySettings(), ...dqnSettings },
+  metrics: dqnMetrics,
   obeysMasks: true,
-  check({ model }) {
-    if (model.actionValues !== undefined) return
-    throw new InputError('dqn policy', 'a policy without action values', 'a policy that outputs them: qNetwork')
-  },
+  check: (shape) => checkDqnPolicy('dqn', shape),
   loss: (parameters, context) => new DqnLoss(parameters, context),
 })
 
-class DqnLoss implements OffPolicyLoss {
-  readonly #parameters: SettingValues<typeof settings>
-  readonly #context: OffPolicyContext
-  readonly #policy: ActionValuePolicy
+/** @throws InputError for a policy without action values. */
+export function checkDqnPolicy(id: string, { model }: LearnerShape): void {
+  if (model.actionValues !== undefined) return
+  throw new InputError(`${id} policy`, 'a policy without action values', 'a policy that outputs them: qNetwork')
+}
+
+export class DqnLoss implements OffPolicyLoss {
+  readonly #parameters: SettingValues<typeof dqnSettings>
+  protected readonly context: OffPolicyContext
+  protected readonly policy: ActionValuePolicy
   readonly #target: ActionValuePolicy
   readonly #huberDelta: number
   /** The current block, and the position of its sums. */
@@ -68,30 +72,30 @@ class DqnLoss implements OffPolicyLoss {
   #sums: Float64Array | undefined
   #sumsFrom = 0
 
-  constructor(parameters: SettingValues<typeof settings>, context: OffPolicyContext) {
+  constructor(parameters: SettingValues<typeof dqnSettings>, context: OffPolicyContext) {
     this.#parameters = parameters
-    this.#context = context
-    this.#policy = context.policy as ActionValuePolicy
+    this.context = context
+    this.policy = context.policy as ActionValuePolicy
     this.#target = context.target as ActionValuePolicy
     this.#huberDelta = parameters.huberDelta ?? Number.POSITIVE_INFINITY
   }
 
   ofBlock(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void {
-    const { kernels, model } = this.#context
+    const { kernels, model } = this.context
     const { nextObservation, nextActionMask, nextValue, rows, count } = block
     const { numActions } = model.actionValues!
     const values = this.#target.actionValues(nextObservation, 0, count)
-    const judged = this.#parameters.double ? this.#policy.actionValues(nextObservation, 0, count) : values
+    const judged = this.#parameters.double ? this.policy.actionValues(nextObservation, 0, count) : values
     if (nextActionMask.length > 0) kernels.maskLogits(judged, nextActionMask, count, numActions, 0)
     kernels.valueOfBest(nextValue, values, judged, count, numActions, 0)
     this.#block = block
     this.#sums = sums
     this.#sumsFrom = sumsFrom
-    this.#policy.differentiate(rows, 0, count, this.#lossOf, gradient)
+    this.policy.differentiate(rows, 0, count, this.#lossOf, gradient)
   }
 
   advance(progress: number): void {
-    const { weights, model } = this.#context
+    const { weights, model } = this.context
     const { explorationFinal, explorationFraction } = this.#parameters
     const fallen = explorationFraction === 0 ? 1 : Math.min(1, progress / explorationFraction)
     weights[model.actionValues!.exploration] = 1 - fallen * (1 - explorationFinal)
@@ -100,7 +104,7 @@ class DqnLoss implements OffPolicyLoss {
   readonly #lossOf = ({ value }: Evaluated, { dValue }: Derivatives): void => {
     const block = this.#block!
     const { count, scale, error } = block
-    this.#context.kernels.tdLoss(
+    this.context.kernels.tdLoss(
       dValue,
       error,
       this.#sums!,

@@ -9,7 +9,6 @@ import { type Metrics, MetricTotals, metric } from '../../base/metrics.ts'
 import { fraction, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
 import { spaceType, spaceWidth } from '../../base/space.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
-import { type GoalPlace, refusedReward } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { BLOCK_ROWS, type ParameterViews, type Policy, type Rows } from '../../policies/policy.ts'
 import {
@@ -25,7 +24,7 @@ import {
 import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
 import { type Schedule, scheduleFactor } from '../schedule.ts'
 import { descentMetrics, descentSettings, Slots, slotsPlan, trainedRange } from '../slots.ts'
-import { ReplayCount, replayPlan, startReplay, takeIn } from './replay.ts'
+import { checkRewards, ReplayCount, replayPlan, startReplay, takeIn } from './replay.ts'
 import { ReplayUndo } from './replay-undo.ts'
 
 /** Defaults in which these algorithms differ. */
@@ -96,8 +95,10 @@ export interface ReplayedBlock {
   first: number
   /** Number of gradient steps before this one. */
   step: number
-  /** Index of the stage that is trained. */
+  /** Index of the stage. */
   stage: number
+  /** The minibatch's mean of the first metric of the last stage that measures; 0 before one. */
+  measured: number
   /** The policy's input for these rows. */
   readonly rows: Rows
   /** The lane's observation `nStep` steps later, or at an earlier truncation of its episode. */
@@ -134,6 +135,8 @@ export interface Stage {
   readonly interval: number
   /** The metrics to which its blocks add. */
   readonly metrics: readonly string[]
+  /** The stage changes no weights: the next ones get its first metric's mean over the minibatch as `block.measured`. Default false. */
+  readonly measures?: boolean
 }
 
 /** The inputs of a loss. */
@@ -159,7 +162,7 @@ export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
   /** Whether its loss respects `nextActionMask`. Default false: environments with action masks are rejected. */
   readonly obeysMasks?: boolean
   /** Workspace of its loss, in numbers per row of a block. Default 0. */
-  scratchWidth?(shape: LearnerShape): number
+  scratchWidth?(shape: LearnerShape, parameters: SettingValues<S>): number
   /**
    * Stages of a gradient step, one after another, on one minibatch: the blocks of each stage are differentiated by the weights that the
    * previous stages left. The first stage's interval is 1. Default: one stage of all trained weights. Called after `check`.
@@ -203,8 +206,8 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
           checkShape(options, shape)
           checkGoals(id, values, shape)
           options.check(shape)
-          const scratchWidth = options.scratchWidth?.(shape) ?? 0
-          return offPolicyPlan(values, sums.length, scratchWidth, stagesOf(shape).length, shape)
+          const scratchWidth = options.scratchWidth?.(shape, parameters) ?? 0
+          return offPolicyPlan(values, sums.length, scratchWidth, stagesOf(shape).filter(trains).length, shape)
         },
         bind(context: LearnerContext): Learner {
           const own = { id, values, metrics, sums, stages: stagesOf(context) }
@@ -218,6 +221,10 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
 /** All weights except the statistics of observations, which training writes. */
 function wholeStage(metrics: readonly string[], { model }: LearnerShape): Stage {
   return { ...trainedRange(model), interval: 1, metrics }
+}
+
+function trains({ measures = false }: Stage): boolean {
+  return !measures
 }
 
 function checkShape(
@@ -239,19 +246,6 @@ function checkGoals(id: string, { relabelFraction, nStep }: OffPolicyValues, { g
   }
   if (goal === undefined || relabelFraction === 0 || nStep === 1) return
   throw new InputError(`${id} nStep`, `${nStep}, and goals that are replaced`, '1, or relabelFraction 0')
-}
-
-/** @throws InputError for a reward that is not the goal's. Observations after terminal steps are not stored. */
-function checkRewards(
-  { return: reward, discount, nextObservation }: Pick<ReplayedBlock, 'return' | 'discount' | 'nextObservation'>,
-  goal: GoalPlace,
-  count: number,
-  width: number,
-): void {
-  for (let i = 0; i < count; i++) {
-    const refused = discount[i] === 0 ? null : refusedReward(nextObservation, i * width, goal, reward[i]!, false)
-    if (refused !== null) throw new InputError('reward of an environment with goals', refused.got, refused.expected)
-  }
 }
 
 /** Rows of a block. Few rows let threads share a minibatch. */
@@ -318,6 +312,7 @@ class OffPolicyLearner implements Learner {
   readonly #columns: Columns<ReturnType<typeof offPolicyPlan>>
   readonly #own: Columns<ReturnType<typeof offPolicyPlan>['threads'][string]>
   readonly #loss: OffPolicyLoss
+  readonly #trained: readonly Stage[]
   readonly #target: Policy
   readonly #totals: MetricTotals<Metrics>
   readonly #slots: Slots
@@ -338,20 +333,22 @@ class OffPolicyLearner implements Learner {
     this.#loss = lossOf({ ...context, target: this.#target, blockRows: this.#blockRows, scratch })
     this.#totals = new MetricTotals(parts.metrics)
     const { optimizer } = this.#columns
-    const numPowers = optimizer.betaPowers.length / parts.stages.length
+    this.#trained = parts.stages.filter(trains)
+    const numPowers = optimizer.betaPowers.length / this.#trained.length
     this.#slots = new Slots(
       this.#columns,
       {
         id: parts.id,
         numSums: parts.sums.length,
         settings: parts.values,
-        descents: parts.stages.map(({ from, to }, i) => {
+        descents: this.#trained.map(({ from, to }, i) => {
           const betaPowers = optimizer.betaPowers.subarray(i * numPowers, (i + 1) * numPowers)
           return { from, to, optimizer: { ...optimizer, betaPowers } }
         }),
         open: (told) => {
           this.#block.stage = told[0]!
           this.#block.step = told[1]!
+          this.#block.measured = told[2]!
         },
         differentiate: this.#differentiateBlock,
       },
@@ -364,6 +361,7 @@ class OffPolicyLearner implements Learner {
       count: 0,
       step: 0,
       stage: 0,
+      measured: 0,
       scale: 1 / parts.values.batchSize,
     }
     const { rows, finalObservation } = this.#columns.replay
@@ -396,7 +394,7 @@ class OffPolicyLearner implements Learner {
       this.#draw(update / numUpdates)
       clock.mark(Work.optimizer)
       const step = gradientSteps[0]!
-      let turn = 0
+      let [turn, measured] = [0, 0]
       for (const [number, stage] of stages.entries()) {
         if ((step + 1) % stage.interval !== 0) continue
         if (turn++ > 0) policy.refresh?.()
@@ -404,10 +402,14 @@ class OffPolicyLearner implements Learner {
         const { told } = this.#slots
         told[0] = number
         told[1] = step
+        told[2] = measured
         const pending = this.#slots.differentiate()
         if (pending !== undefined) yield pending
-        totals.add('gradNorm', yield* this.#slots.descend(rate, number))
-        for (const name of stage.metrics) totals.add(name, this.#columns.sums[sums.indexOf(name)]!, values.batchSize)
+        if (trains(stage)) totals.add('gradNorm', yield* this.#slots.descend(rate, this.#trained.indexOf(stage)))
+        else this.#slots.sumMetrics()
+        const sumOf = (name: string) => this.#columns.sums[sums.indexOf(name)]!
+        if (!trains(stage)) measured = sumOf(stage.metrics[0]!) / values.batchSize
+        for (const name of stage.metrics) totals.add(name, sumOf(name), values.batchSize)
         clock.mark(Work.optimizer)
       }
       this.#follow()

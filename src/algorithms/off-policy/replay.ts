@@ -7,6 +7,7 @@ import { InputError } from '../../base/errors.ts'
 import { type Space, spaceType, spaceWidth } from '../../base/space.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
 import type { FinalObservations, RolloutColumns } from '../../components/rollout.ts'
+import { type GoalPlace, refusedReward } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 
 export interface ReplayShape {
@@ -164,4 +165,21 @@ function copyRow(
 function isAnyLegal(mask: Uint8Array, at: number, numRows: number): boolean {
   const width = mask.length / numRows
   return mask.subarray(at * width, (at + 1) * width).includes(1)
+}
+
+/** @throws InputError for a reward that is not the goal's. Observations after terminal steps are not stored. */
+export function checkRewards(
+  {
+    return: reward,
+    discount,
+    nextObservation,
+  }: Readonly<Record<'return' | 'discount' | 'nextObservation', Float32Array>>,
+  goal: GoalPlace,
+  count: number,
+  width: number,
+): void {
+  for (let i = 0; i < count; i++) {
+    const refused = discount[i] === 0 ? null : refusedReward(nextObservation, i * width, goal, reward[i]!, false)
+    if (refused !== null) throw new InputError('reward of an environment with goals', refused.got, refused.expected)
+  }
 }

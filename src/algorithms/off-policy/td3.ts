@@ -34,10 +34,10 @@ export const td3Metrics = {
   actionValue: metric("value of a row's action, the minimum of both critics", 'rowMean'),
 } as const satisfies Metrics
 
-const Td3Sum = { criticLoss: 0, actorLoss: 1, tdError: 2, actionValue: 3 } as const
+export const Td3Sum = { criticLoss: 0, actorLoss: 1, tdError: 2, actionValue: 3 } as const
 
-/** The part of the weights that a stage trains. */
-const Part = { critics: 0, actor: 1 } as const
+/** The number of the critics' stage; the actor's is the last one. */
+const CRITICS = 0
 
 /** The use of a minibatch's normal random numbers. */
 const NEXT = 1
@@ -78,23 +78,20 @@ export const td3 = defineOffPolicyAlgorithm({
   loss: (parameters, context) => new Td3Loss(parameters, context),
 })
 
-/** With `alpha` the actor also imitates recorded actions, and its values are scaled by alpha over their mean size. */
 export class Td3Loss implements OffPolicyLoss {
   readonly #parameters: SettingValues<typeof td3Settings>
-  readonly #alpha: number | null
-  readonly #context: OffPolicyContext
-  readonly #policy: DeterministicPolicy
+  protected readonly context: OffPolicyContext
+  protected readonly policy: DeterministicPolicy
   readonly #target: DeterministicPolicy
   readonly #normal: Float32Array
   readonly #dValue: Float32Array
   readonly #words = new Uint32Array(4)
 
-  constructor(parameters: SettingValues<typeof td3Settings>, context: OffPolicyContext, alpha: number | null = null) {
-    this.#alpha = alpha
+  constructor(parameters: SettingValues<typeof td3Settings>, context: OffPolicyContext) {
     const { actionWidth } = context.model.deterministic!
     this.#parameters = parameters
-    this.#context = context
-    this.#policy = context.policy as DeterministicPolicy
+    this.context = context
+    this.policy = context.policy as DeterministicPolicy
     this.#target = context.target as DeterministicPolicy
     const { blockRows, scratch } = context
     this.#normal = scratch.subarray(0, blockRows * actionWidth)
@@ -102,8 +99,8 @@ export class Td3Loss implements OffPolicyLoss {
   }
 
   ofBlock(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void {
-    if (block.stage === Part.actor) {
-      this.#differentiateActor(block, gradient, sums, sumsFrom)
+    if (block.stage !== CRITICS) {
+      this.differentiateActor(block, gradient, sums, sumsFrom)
       return
     }
     this.#valueNext(block)
@@ -112,7 +109,7 @@ export class Td3Loss implements OffPolicyLoss {
 
   /** Values the next state: the lesser of both target critics' values of the target actor's action with noise. */
   #valueNext({ nextObservation, nextValue, first, step, count }: ReplayedBlock): void {
-    const { kernels, random, model } = this.#context
+    const { kernels, random, model } = this.context
     const { targetNoise, targetNoiseClip } = this.#parameters
     const { key0, key1 } = random
     const { actionWidth } = model.deterministic!
@@ -125,7 +122,7 @@ export class Td3Loss implements OffPolicyLoss {
 
   #differentiateCritics(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void {
     const { rows, count, scale, weight, error, return: returns, discount, nextValue } = block
-    const policy = this.#policy
+    const policy = this.policy
     const least = policy.judge(rows.observation, 0, policy.shrink(rows.action as Float32Array, 0, count), count)
     error.fill(0, 0, count)
     for (const critic of [0, 1] as const) {
@@ -144,31 +141,24 @@ export class Td3Loss implements OffPolicyLoss {
     }
   }
 
-  #differentiateActor(block: ReplayedBlock, gradient: ParameterViews, sums: Float64Array, sumsFrom: number): void {
+  protected differentiateActor(
+    block: ReplayedBlock,
+    gradient: ParameterViews,
+    sums: Float64Array,
+    sumsFrom: number,
+  ): void {
     const { rows, count, scale } = block
-    const policy = this.#policy
-    const unit = policy.act(rows.observation, 0, count)
-    policy.judge(rows.observation, 0, unit, count)
+    const { policy } = this
+    policy.judge(rows.observation, 0, policy.act(rows.observation, 0, count), count)
     const [values] = policy.criticValues
-    let size = 0
-    for (let row = 0; row < count; row++) size += Math.abs(values[row]!) / count
-    const factor = this.#alpha === null ? 1 : size === 0 ? 0 : this.#alpha / size
     let loss = 0
-    for (let row = 0; row < count; row++) loss -= factor * values[row]!
-    if (this.#alpha === null) {
-      sums[sumsFrom + Td3Sum.actorLoss] = sums[sumsFrom + Td3Sum.actorLoss]! + loss
-      policy.differentiateActor(rows.observation, 0, scale, count, gradient)
-      return
-    }
-    const recorded = policy.shrink(rows.action as Float32Array, 0, count)
-    const width = this.#context.model.deterministic!.actionWidth
-    for (let i = 0; i < count * width; i++) loss += (unit[i]! - recorded[i]!) ** 2 / width
+    for (let row = 0; row < count; row++) loss -= values[row]!
     sums[sumsFrom + Td3Sum.actorLoss] = sums[sumsFrom + Td3Sum.actorLoss]! + loss
-    policy.differentiateActor(rows.observation, 0, scale * factor, count, gradient, { recorded, scale })
+    policy.differentiateActor(rows.observation, 0, scale, count, gradient)
   }
 
   advance(_: number, gradientSteps: number): void {
-    const { weights, model } = this.#context
+    const { weights, model } = this.context
     weights.set([gradientSteps > 0 ? 0 : 1, this.#parameters.explorationNoise], model.deterministic!.exploration)
   }
 }

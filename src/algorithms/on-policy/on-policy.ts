@@ -197,8 +197,8 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
         needsTable: options.needsTable ?? false,
         staleness: stalenessOf(values),
         plan(shape: LearnerShape): Plan {
-          const { actionValues, soft, deterministic } = shape.model
-          if ((actionValues ?? soft ?? deterministic) !== undefined) {
+          const { actionValues, soft, deterministic, implicit } = shape.model
+          if ((actionValues ?? soft ?? deterministic ?? implicit) !== undefined) {
             const expected = 'a policy of action probabilities, like mlp'
             throw new InputError(`${id} policy`, 'a policy of action values', expected)
           }

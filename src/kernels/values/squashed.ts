@@ -6,7 +6,7 @@
  *
  * The environment's action is middle + half · a: log p of that is less by Σ log half.
  */
-import { boxMuller, philox4x32, Stream } from '../../base/random.ts'
+import { boxMuller, philox4x32, Stream, unitFromWord } from '../../base/random.ts'
 
 const HALF_LOG_TWO_PI = 0.5 * Math.log(2 * Math.PI)
 const LOG_STD_MIN = -20
@@ -35,6 +35,27 @@ export function drawReplayNormal(
       if (k % 4 === 0) philox4x32(words, (first + row) * blocks + k / 4, step, use, Stream.replay, key0, key1)
       const pair = k % 4 < 2 ? 0 : 2
       normal[row * width + k] = boxMuller(words[pair]!, words[pair + 1]!, k % 2)
+    }
+  }
+}
+
+/** As `drawReplayNormal`, uniform in [0, 1). */
+export function drawReplayUniform(
+  uniform: Float32Array,
+  words: Uint32Array,
+  step: number,
+  use: number,
+  first: number,
+  key0: number,
+  key1: number,
+  numRows: number,
+  width: number,
+): void {
+  const blocks = Math.ceil(width / 4)
+  for (let row = 0; row < numRows; row++) {
+    for (let k = 0; k < width; k++) {
+      if (k % 4 === 0) philox4x32(words, (first + row) * blocks + k / 4, step, use, Stream.replay, key0, key1)
+      uniform[row * width + k] = unitFromWord(words[k % 4]!)
     }
   }
 }

@@ -39,6 +39,9 @@ const usualPolicies: Readonly<Record<string, string>> = {
   sac: 'sacNetwork',
   td3: 'td3Network',
   td3bc: 'td3Network',
+  iql: 'iqlNetwork',
+  cql: 'sacNetwork',
+  discreteCql: 'qNetwork',
 }
 
 /** How often a run that follows its preset succeeds; changed settings would change that. */
