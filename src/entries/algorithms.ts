@@ -47,6 +47,7 @@ export { type Staleness, stalenessSettings } from '../algorithms/tokens/stalenes
 export type { TokenBatch } from '../algorithms/tokens/token-batch.ts'
 export type { NamedTokenColumns } from '../algorithms/tokens/token-loss.ts'
 export { Expression, type Operand, where } from '../base/expressions/expression.ts'
+export { iqlNetwork } from '../policies/iql-network.ts'
 export type {
   ActionCriticPolicy,
   ActionValuePolicy,
@@ -58,7 +59,6 @@ export type {
   SoftPolicy,
   SoftShape,
 } from '../policies/policy.ts'
-export { iqlNetwork } from '../policies/iql-network.ts'
 export { qNetwork } from '../policies/q-network.ts'
 export { sacNetwork } from '../policies/sac-network.ts'
 export { td3Network } from '../policies/td3-network.ts'

@@ -46,7 +46,9 @@ describe('what may come next', () => {
     [['train', 'CartPole-v1', '--ppo.gam'], ['--ppo.gamma']],
     [
       ['train', 'CartPole-v1', 'algorithm='],
-      ['ppo', 'a2c', 'bc', 'dqn', 'sac', 'td3', 'td3bc', 'iql', 'cql', 'discreteCql', 'awr'].map((id) => `algorithm=${id}`),
+      ['ppo', 'a2c', 'bc', 'dqn', 'sac', 'td3', 'td3bc', 'iql', 'cql', 'discreteCql', 'awr'].map(
+        (id) => `algorithm=${id}`,
+      ),
     ],
     [
       ['train', 'CartPole-v1', '--rollouts', ''],

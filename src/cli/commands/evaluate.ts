@@ -26,17 +26,18 @@ export const evaluateKeys = {
     "estimate the policy's return from another policy's recorded episodes instead of playing: a table of episodes (.arrow), trajectories (.jsonl), or the folder of a Minari dataset",
   ),
   gamma: fraction(1, 'discount factor of returns, with data='),
+  fittedSteps: integer(0, 'with data=: gradient steps of fitted Q evaluation, a second estimate; 0: none', { min: 0 }),
   ...trustKeys,
 }
 
 /** colonnade evaluate <run> [episodes=100] */
 export const evaluateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
-  const { trust, questions, from, data, gamma, ...keys } = readKeys(evaluateKeys, texts)
+  const { trust, questions, from, data, gamma, fittedSteps, ...keys } = readKeys(evaluateKeys, texts)
   const modules = { allowModule: askForModule(trust), from: from ?? undefined }
-  if (data === '') refuseKeys(texts, ['gamma'], 'data= too')
+  if (data === '') refuseKeys(texts, ['gamma', 'fittedSteps'], 'data= too')
   else refuseKeys(texts, ['episodes', 'explore', 'questions'], 'no such key: with data= no episodes are played')
-  if (data !== '') return judgeOffline(subject, { data, gamma, seed: keys.seed }, modules, json)
+  if (data !== '') return judgeOffline(subject, { data, gamma, fittedSteps, seed: keys.seed }, modules, json)
   if ((await kindOfRun(subject)) === 'conversations') return judgeText(subject, { questions, ...keys }, modules, json)
   if (questions !== 'auto') throw new InputError('questions', questions, 'auto, for a run of an environment')
   const { environment, policy, systems, weights, shared, update } = await loadPolicy(subject, modules)
@@ -56,7 +57,7 @@ const FEW = 20
 
 async function judgeOffline(
   run: string,
-  { data, ...keys }: { readonly data: string; readonly gamma: number; readonly seed: number },
+  { data, ...keys }: Readonly<Record<'gamma' | 'fittedSteps' | 'seed', number>> & { readonly data: string },
   modules: LoadOptions,
   json: boolean,
 ) {
@@ -77,6 +78,11 @@ async function judgeOffline(
         ? 'return of this policy unknown: the episodes do not say how likely their actions were'
         : `return of this policy ${episodeReturn.mean.toFixed(2)}, 95 % from ${episodeReturn.low.toFixed(2)} to ${episodeReturn.high.toFixed(2)}; the episodes are worth ${effectiveEpisodes!.toFixed(1)} of its own${effectiveEpisodes! < FEW ? ', so few that this says little' : ''}`,
     )
+    const { fittedReturn: fitted } = evaluation
+    if (fitted !== null) {
+      const [mean, low, high] = [fitted.mean, fitted.low, fitted.high].map((value) => value.toFixed(2))
+      console.log(`return of this policy by fitted values ${mean}, 95 % from ${low} to ${high}`)
+    }
     const near =
       agreement === null
         ? `mean squared distance of actions ${actionError!.toFixed(4)}`

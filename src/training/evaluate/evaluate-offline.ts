@@ -10,6 +10,8 @@ import { createWorld } from '../../world/world.ts'
 import { checkRecordedRows, tellOnce } from '../recorded/recorded-checks.ts'
 import { fieldsOf, refuseOtherEnvironment } from '../recorded/recorded-rollouts.ts'
 import { digestOf, type EvaluateOptions } from './evaluate.ts'
+import { type FitOptions, type Fitted, fitValues } from './fitted-q.ts'
+import { fittedRows } from './fitted-rows.ts'
 
 /** Which policy to evaluate, on which episodes. */
 export interface EvaluateOfflineOptions
@@ -18,8 +20,10 @@ export interface EvaluateOfflineOptions
   table: Table | ArrowTable
   /** Discount factor; default 1. */
   gamma?: number
-  /** Keys the bootstrap samples of the interval; default 0. */
+  /** Keys the bootstrap samples of the intervals; default 0. */
   seed?: number
+  /** Gradient steps of fitted Q evaluation, which also needs no recorded probabilities; default 0: none. */
+  fittedSteps?: number
 }
 
 /** The result of `evaluateOffline`. */
@@ -35,6 +39,11 @@ export interface OfflineEvaluation {
   readonly episodeReturn: { readonly mean: number; readonly low: number; readonly high: number } | null
   /** The same with weights of whole episodes, which has more variance. */
   readonly episodeReturnByWhole: number | null
+  /**
+   * The return by fitted Q evaluation, beyond truncations, and its 95 % bootstrap interval over episodes; null without `fittedSteps`. It is
+   * as good as the network's values: it needs no probabilities, and fails where the policy leaves the recorded states and actions.
+   */
+  readonly fittedReturn: Fitted | null
   /** Effective number of the policy's own episodes, (Σ w)² / Σ w²; if small, the estimates are unreliable. */
   readonly effectiveEpisodes: number | null
   /** Mean of −log π of the recorded actions, in nats. */
@@ -67,7 +76,7 @@ interface Weighed {
  */
 export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<OfflineEvaluation> {
   checkGiven('options of evaluateOffline', options, ['environment', 'policy', 'weights', 'table'])
-  const { environment, policy, weights, table: given, gamma = 1, seed = 0, kernels } = options
+  const { environment, policy, weights, table: given, gamma = 1, seed = 0, fittedSteps = 0, kernels } = options
   if (!(typeof gamma === 'number' && gamma >= 0 && gamma <= 1)) {
     throw new InputError('gamma', show(gamma), 'a number from 0 to 1')
   }
@@ -77,7 +86,9 @@ export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<
     const got = table.numRows === 0 ? 'no row' : 'rollouts'
     throw new InputError('table', got, 'whole episodes, as colonnade export run=… or recordEpisodes writes them')
   }
-  const evaluated = await rowsUnder(table, { environment, policy, weights, kernels })
+  checkFitted(table, fittedSteps, gamma)
+  const fit = { gamma, steps: fittedSteps, seed }
+  const evaluated = await rowsUnder(table, { environment, policy, weights, kernels }, fit)
   tellOnce(given, evaluated.notes)
   const isKnown = table.metadata.logprob !== UNKNOWN_LOGPROB.logprob
   if (isKnown && table.metadata.weights === digestOf(weights)) checkOwn(table, evaluated.logprob)
@@ -98,11 +109,26 @@ export async function evaluateOffline(options: EvaluateOfflineOptions): Promise<
     recordedReturn: mean(discounted),
     episodeReturn: isKnown ? { mean: perDecision(episodes, all, gamma), ...interval(episodes, gamma, seed) } : null,
     episodeReturnByWhole: isKnown ? whole.reduce((total, weight, i) => total + weight * discounted[i]!, 0) / sum : null,
+    fittedReturn: evaluated.fitted,
     effectiveEpisodes: isKnown ? sum ** 2 / whole.reduce((total, weight) => total + weight ** 2, 0) : null,
     negativeLogLikelihood: -mean([...evaluated.logprob]),
     agreement: evaluated.agreement,
     actionError: evaluated.actionError,
   }
+}
+
+/** @throws InputError for steps that are not a whole number, and for values that need not be finite. */
+function checkFitted({ fields }: Table, fittedSteps: number, gamma: number): void {
+  if (!(Number.isInteger(fittedSteps) && fittedSteps >= 0)) {
+    throw new InputError('fittedSteps', show(fittedSteps), 'a whole number from 0')
+  }
+  const truncated = fields.find(({ name }) => name === 'truncated')!.column
+  if (fittedSteps === 0 || gamma < 1 || !truncated.includes(1 as never)) return
+  throw new InputError(
+    'gamma',
+    '1, and truncated episodes',
+    'below 1 for fitted values, which go on beyond a truncation',
+  )
 }
 
 /** Tolerance of the policy's own recorded log-probabilities (kernel builds differ by a hundredth of it). */
@@ -122,6 +148,7 @@ function checkOwn({ fields }: Table, logprob: Float64Array): void {
 async function rowsUnder(
   table: Table,
   { environment, policy, weights, kernels }: Omit<EvaluateOfflineOptions, 'table'>,
+  fit: FitOptions,
 ) {
   const { numPlayers = 1 } = environment
   const numLanes = Math.ceil(BLOCK_ROWS / numPlayers) * numPlayers // Whole games, with room for a block.
@@ -193,6 +220,7 @@ async function rowsUnder(
     return {
       notes,
       logprob,
+      fitted: fit.steps === 0 ? null : fitValues(await fittedRows(table, cohort, most), fit),
       agreement: isBox ? null : 1 - distance / table.numRows,
       actionError: isBox ? distance / numActions : null,
     }
