@@ -1,73 +1,231 @@
-/** The page. It shows what its worker learns, in a world of its own whose lanes act with the newest weights. */
-import { createWorld, type EpisodeCohort, mlp, tick, type World } from 'colonnade'
+/** The page. One worker learns; another has the lanes that are seen, whose policy acts with the newest weights. */
 import { Chart } from '../src/telemetry/dashboard/page/chart.ts'
-import type { Ask, Format, Told } from './messages.ts'
-import { type Scene, scenes } from './scenes.ts'
+import { Guarded } from './guarded.ts'
+import { read, write } from './link.ts'
+import type { Ask, AskLanes, Format, Source, Told, ToldLanes, Tuning } from './messages.ts'
+import { SAMPLE } from './sample.ts'
+import { OWN, type Scene, sceneOf, scenes } from './scenes.ts'
+import { Sees } from './sees.ts'
 
 const byId = <E extends HTMLElement>(id: string) => document.getElementById(id) as E
 const canvas = byId<HTMLCanvasElement>('lanes')
 const context = canvas.getContext('2d', { alpha: true })!
 const choice = byId<HTMLSelectElement>('environment')
 const toggle = byId<HTMLButtonElement>('toggle')
+const playing = byId<HTMLButtonElement>('play')
 const rate = byId<HTMLInputElement>('rate')
+const entropy = byId<HTMLInputElement>('entropy')
 const seed = byId<HTMLInputElement>('seed')
+const code = byId<HTMLTextAreaElement>('code')
 const said = byId('said')
-const downloads = [...document.querySelectorAll<HTMLButtonElement>('#downloads button')]
-
-const worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module' })
+const downloads = [...document.querySelectorAll<HTMLButtonElement>('#downloads [data-format]')]
 const chart = new Chart('Mean return of 100 episodes, by steps')
 byId('curve').append(chart.figure)
+const sees = new Sees(byId('numbers'), byId('did'))
 
-let scene = scenes[0]!
-let world: World<EpisodeCohort> | undefined
+/** Points of the curve; when there are twice as many, every other one is left out. */
+const POINTS = 1000
+
+const trainer = new Guarded<Ask, Told>(new URL('./worker.js', import.meta.url), heardTrainer, failed)
+const lanes = new Guarded<AskLanes, ToldLanes>(new URL('./lanes.js', import.meta.url), heardLanes, failed)
+
+let scene: Scene = scenes[0]!
+/** Null until the lanes' worker has told what they are. */
+let begun: Extract<ToldLanes, { told: 'begun' }> | null = null
+let shown: Extract<ToldLanes, { told: 'frame' }> | null = null
 let isRunning = false
+let isPlaying = false
+let isAsked = false
 let frame = 0
+/** The lane that is looked at. */
+let lane = 0
+let tuning: Tuning | null = null
+let weights: Float32Array<ArrayBuffer> | null = null
+const pressed = new Set<string>()
+let lastAction = 0
 let curve: { x: number[]; y: number[] } = { x: [], y: [] }
+/** Updates between two points of the curve. */
+let stride = 1
+let numUpdates = 0
+let steps = 0
+/** Whether people were told that it is solved. */
+let isSolved = false
 /** Times and step counts of updates, for steps per second. */
 let marks: { at: number; steps: number }[] = []
 
-const ask = (asked: Ask) => worker.postMessage(asked)
-const learningRate = () => 10 ** Number(rate.value)
+for (const { id } of scenes) choice.add(new Option(id.replace(/-v\d+$/, ''), id))
+choice.add(new Option('Your own…', OWN))
 
-for (const { factory } of scenes) choice.add(new Option(factory.id.replace(/-v\d+$/, ''), factory.id))
+const source = (): Source => ({ environment: scene.id, code: scene.id === OWN ? code.value : null })
+const isWide = () => !matchMedia('(max-width: 52rem)').matches
 
-/** Begins with fresh weights. */
-async function begin(next: Scene): Promise<void> {
-  scene = next
-  const environment = scene.factory()
-  const preset = environment.presets.find(({ algorithm }) => algorithm.id === 'ppo')!
-  const policy = mlp(preset.policy.parameters)
-  const numLanes = scene.numLanes[matchMedia('(max-width: 52rem)').matches ? 1 : 0]
-  const started = await createWorld({ environment, policy, numLanes, seed: Number(seed.value) })
-  if (scene !== next) return
-  world?.close()
-  world = started
+/** Begins with fresh weights; with the environment's own settings unless some are given. */
+function begin(given: Tuning | null): void {
+  for (const guarded of [trainer, lanes]) {
+    guarded.end() // What an environment of one's own left behind is gone with its worker.
+    guarded.isWatched = scene.id === OWN
+  }
+  tuning = given
+  weights = null
   curve = { x: [], y: [] }
   marks = []
-  byId('caption').textContent = `${numLanes.toLocaleString('en-US')} lanes. ${scene.caption}`
-  show({ steps: null, speed: null, episodeReturn: null })
+  stride = 1
+  numUpdates = 0
+  steps = 0
+  isSolved = false
+  show({ steps: null, speed: null, episodeReturn: null, entropy: null })
   tellPeople('')
   drawCurve()
-  ask({ ask: 'begin', environment: environment.id, seed: Number(seed.value), learningRate: learningRate() })
+  setRunning(false)
+  trainer.ask({ ask: 'begin', source: source(), seed: Number(seed.value), tuning: given }, true)
+  beginLanes()
   for (const button of downloads) button.disabled = true
+  share()
 }
 
-function usePreset({ factory }: Scene): void {
-  const { parameters } = factory().presets.find(({ algorithm }) => algorithm.id === 'ppo')!.algorithm
-  rate.value = String(Math.log10(Number(parameters.learningRate)))
-  showRate()
+/** Begins the lanes that are seen; two where a person plays beside the policy. */
+function beginLanes(): void {
+  begun = null
+  shown = null
+  isAsked = false
+  frame = 0
+  lane = 0
+  const numLanes = isPlaying ? 2 : scene.numLanes[isWide() ? 0 : 1]
+  lanes.ask({ ask: 'begin', source: source(), seed: Number(seed.value), numLanes }, true)
+  if (weights !== null) sendWeights()
 }
 
-function showRate(): void {
+function sendWeights(): void {
+  const copy = weights!.slice()
+  lanes.ask({ ask: 'weights', weights: copy }, false, [copy.buffer])
+}
+
+function failed(message: string): void {
+  for (const guarded of [trainer, lanes]) guarded.end()
+  setRunning(false)
+  begun = null
+  tellPeople(message, true)
+}
+
+function heardTrainer(told: Told): void {
+  if (told.told === 'wrong') {
+    failed(told.message)
+    return
+  }
+  if (told.told === 'file') {
+    download(told.name, told.bytes)
+    return
+  }
+  if (told.told === 'begun') {
+    tuning = told.tuning
+    rate.value = String(Math.log10(tuning.learningRate))
+    entropy.value = String(tuning.entropyCoef)
+    showTuning()
+    return
+  }
+  if (isRunning) trainer.expect(true)
+  const at = performance.now()
+  steps = told.steps
+  marks = [...marks.filter((mark) => at - mark.at < 1000), { at, steps }]
+  if (told.weights === null) return
+  weights = told.weights
+  if (begun !== null) sendWeights()
+  const [first] = marks as [{ at: number; steps: number }]
+  const speed = at > first.at ? (1000 * (steps - first.steps)) / (at - first.at) : null
+  show({ steps, speed, episodeReturn: told.episodeReturn, entropy: told.entropy })
+  if (told.episodeReturn !== null && numUpdates++ % stride === 0) addPoint(steps, told.episodeReturn)
+  if (told.isSolved && !isSolved) {
+    isSolved = true
+    tellPeople(`Solved: a mean return of at least ${told.returnThreshold} over 100 episodes.`)
+  }
+  for (const button of downloads) button.disabled = false
+}
+
+function heardLanes(told: ToldLanes): void {
+  if (told.told === 'wrong') {
+    failed(told.message)
+    return
+  }
+  if (told.told === 'browser') {
+    showBrowser(told.report)
+    return
+  }
+  if (told.told === 'begun') {
+    begun = told
+    const space = { kind: 'box' as const, ...told }
+    if (scene.id === OWN) scene = sceneOf(space, told.numActions, told.bounds)
+    byId('caption').textContent = isPlaying
+      ? `Left: the policy. Right: you, by ${keysOf(scene)}.`
+      : `${told.numLanes.toLocaleString('en-US')} lanes. ${scene.caption}`
+    resize()
+    askFrame(1)
+    return
+  }
+  if (begun === null) return // Of lanes before these.
+  isAsked = false
+  shown = told
+  if (isPlaying)
+    byId('caption').textContent =
+      `Left: the policy, ${told.seen.episodeReturn.toFixed(1)}. Right: you, by ${keysOf(scene)}: ${told.mine.toFixed(1)}.`
+  const size = told.observation.length / begun!.numLanes
+  const observation = told.observation.subarray(lane * size, (lane + 1) * size)
+  if (byId<HTMLDetailsElement>('sees').open)
+    sees.show(scene, { ...told.seen, observation, low: begun!.low, high: begun!.high, numActions: begun!.numActions })
+}
+
+const ARROWS: Readonly<Record<string, string>> = { ArrowLeft: '←', ArrowRight: '→', ArrowUp: '↑' }
+const keysOf = ({ play: { keys } }: Scene) =>
+  Object.keys(keys)
+    .map((key) => ARROWS[key])
+    .join(' ')
+
+function askFrame(numSteps: number): void {
+  isAsked = true
+  lanes.ask({ ask: 'frame', steps: numSteps, lane, action: isPlaying ? actionOf() : null }, true)
+}
+
+/** What the pressed keys say. */
+function actionOf(): number {
+  const { keys, idle } = scene.play
+  const key = Object.keys(keys).find((each) => pressed.has(each))
+  const action = key === undefined ? (idle ?? lastAction) : keys[key]!
+  lastAction = action
+  return action
+}
+
+function addPoint(x: number, y: number): void {
+  curve.x.push(x)
+  curve.y.push(y)
+  if (curve.x.length === 2 * POINTS) {
+    curve = { x: curve.x.filter((_, i) => i % 2 === 0), y: curve.y.filter((_, i) => i % 2 === 0) }
+    stride *= 2
+  }
+  drawCurve()
+}
+
+const learningRate = () => Number((10 ** Number(rate.value)).toPrecision(3))
+
+function showTuning(): void {
   byId('rate-shown').textContent = learningRate().toExponential(1)
   rate.setAttribute('aria-valuetext', learningRate().toExponential(1))
+  byId('entropy-shown').textContent = Number(entropy.value).toFixed(3)
 }
 
-function show(figures: { steps: number | null; speed: number | null; episodeReturn: number | null }): void {
+/** Goes on from the weights with other settings. */
+function tune(): void {
+  tuning = { learningRate: learningRate(), entropyCoef: Number(entropy.value) }
+  trainer.ask({ ask: 'tune', tuning }, false)
+  const of = `learning rate ${tuning.learningRate.toExponential(1)}, entropy coefficient ${tuning.entropyCoef.toFixed(3)}`
+  tellPeople(`From step ${steps.toLocaleString('en-US')} on: ${of}.`)
+  share()
+}
+
+function show(figures: Record<'steps' | 'speed' | 'episodeReturn' | 'entropy', number | null>): void {
   const whole = (value: number | null) => (value === null ? '–' : Math.round(value).toLocaleString('en-US'))
-  byId('return').textContent = figures.episodeReturn === null ? '–' : figures.episodeReturn.toFixed(1)
+  byId('return').textContent = figures.episodeReturn?.toFixed(1) ?? '–'
   byId('steps').textContent = whole(figures.steps)
   byId('speed').textContent = whole(figures.speed)
+  byId('entropy-now').textContent = figures.entropy?.toFixed(2) ?? '–'
 }
 
 function tellPeople(message: string, isWrong = false): void {
@@ -76,41 +234,50 @@ function tellPeople(message: string, isWrong = false): void {
   said.classList.toggle('wrong', isWrong)
 }
 
+function showBrowser({ threads, why, kernels, checks }: Extract<ToldLanes, { told: 'browser' }>['report']): void {
+  const lines = [
+    `Threads of a training: ${threads}${why === null ? '' : `, since ${why}`}`,
+    `Kernels: ${kernels}`,
+    ...checks.map(({ name, why }) => `${name}: ${why === null ? 'yes' : `no, ${why}`}`),
+  ]
+  byId('checks').replaceChildren(
+    ...lines.map((line) => Object.assign(document.createElement('li'), { textContent: line })),
+  )
+}
+
 function drawCurve(): void {
   const color = getComputedStyle(document.documentElement).getPropertyValue('--accent').trim()
   chart.series = [{ name: 'return', color, raw: null, band: null, ...curve }]
 }
 
-function run(isOn: boolean): void {
+function setRunning(isOn: boolean): void {
   isRunning = isOn
-  toggle.textContent = isOn ? 'Pause' : 'Go on'
-  ask({ ask: isOn ? 'go' : 'pause' })
+  toggle.textContent = isOn ? 'Pause' : steps > 0 ? 'Go on' : 'Start'
 }
 
-worker.addEventListener('message', ({ data }: MessageEvent<Told>) => {
-  if (data.told === 'wrong') {
-    run(false)
-    tellPeople(data.message, true)
+function run(isOn: boolean): void {
+  if (isOn && said.classList.contains('wrong')) {
+    begin(tuning)
     return
   }
-  if (data.told === 'file') return download(data.name, data.bytes)
-  const { steps, episodeReturn, weights, isSolved } = data
-  if (weights !== null && world !== undefined) world.cohort().weights.set(weights)
-  const at = performance.now()
-  marks = [...marks.filter((mark) => at - mark.at < 1000), { at, steps }]
-  if (weights === null) return
-  const [first] = marks as [{ at: number; steps: number }]
-  const speed = at > first.at ? (1000 * (steps - first.steps)) / (at - first.at) : null
-  show({ steps, speed, episodeReturn })
-  if (episodeReturn !== null) {
-    curve.x.push(steps)
-    curve.y.push(episodeReturn)
-    drawCurve()
-  }
-  if (isSolved) tellPeople(`Solved: a mean return of at least ${scene.factory().returnThreshold} over 100 episodes.`)
-  for (const button of downloads) button.disabled = false
-})
-worker.addEventListener('error', (event) => tellPeople(event.message || 'the worker could not start', true))
+  setRunning(isOn)
+  trainer.ask({ ask: isOn ? 'go' : 'pause' }, false)
+  trainer.expect(isOn)
+}
+
+function setPlaying(isOn: boolean): void {
+  isPlaying = isOn
+  playing.setAttribute('aria-pressed', String(isOn))
+  playing.textContent = isOn ? 'Stop playing' : 'Play beside it'
+  pressed.clear()
+  if (isOn) canvas.focus()
+  beginLanes()
+}
+
+function share(): void {
+  const words = write({ environment: scene.id, seed: Number(seed.value), tuning, code: source().code })
+  history.replaceState(null, '', words)
+}
 
 function download(name: string, bytes: Uint8Array<ArrayBuffer>): void {
   const link = document.createElement('a')
@@ -138,55 +305,86 @@ function resize(): void {
   const ratio = Math.min(2, devicePixelRatio)
   canvas.width = Math.max(1, Math.round(clientWidth * ratio))
   canvas.height = Math.max(1, Math.round(clientHeight * ratio))
-  if (world !== undefined) columns = columnsFor(world.cohort().numLanes, scene.aspect)
+  if (begun !== null) columns = isPlaying ? 2 : columnsFor(begun.numLanes, scene.aspect)
 }
 new ResizeObserver(resize).observe(canvas)
 
 function draw(): void {
   requestAnimationFrame(draw)
-  if (world === undefined || document.hidden) return
-  if (isRunning || frame === 0) {
-    if (frame % scene.frames === 0) void tick(world)
-    frame++
-  }
+  if (begun === null || document.hidden) return
+  const every = isPlaying ? scene.play.frames : scene.frames
+  if ((isRunning || isPlaying) && frame++ % every === 0 && !isAsked) askFrame(1)
+  if (shown === null) return
   const looks = getComputedStyle(document.documentElement)
   const [low, high, ground] = ['--fallen', '--accent', '--grid'].map((name) => looks.getPropertyValue(name).trim())
-  const cohort = world.cohort()
-  const rows = cohort.numLanes / columns
-  const [width, height] = [canvas.width / columns, canvas.height / rows]
+  const { numLanes } = begun
+  const [width, height] = [canvas.width / columns, (canvas.height * columns) / numLanes]
   context.clearRect(0, 0, canvas.width, canvas.height)
   scene.draw({
-    ...{ context, numLanes: cohort.numLanes, columns, width, height },
-    ...{ observation: cohort.observation.current as Float32Array, step: cohort.episode.step },
+    ...{ context, numLanes, columns, width, height, observation: shown.observation, step: shown.taken },
     colors: { low: low!, high: high!, ground: ground! },
   })
 }
 
-choice.addEventListener('change', () => {
-  const next = scenes.find(({ factory }) => factory.id === choice.value)!
-  usePreset(next)
-  frame = 0
-  void begin(next).then(resize)
-})
+function choose(id: string, given: Tuning | null): void {
+  scene = scenes.find((each) => each.id === id) ?? sceneOf({ kind: 'box', shape: [1], low: [0], high: [1] }, 2, [0, 1])
+  choice.value = scene.id
+  byId('editor').hidden = scene.id !== OWN
+  if (scene.id === OWN && code.value === '') code.value = SAMPLE
+  begin(given)
+}
+
+choice.addEventListener('change', () => choose(choice.value, null))
 toggle.addEventListener('click', () => run(!isRunning))
-byId('restart').addEventListener('click', () => {
-  frame = 0
-  if (seed.reportValidity()) void begin(scene)
+playing.addEventListener('click', () => setPlaying(!isPlaying))
+byId('restart').addEventListener('click', () => seed.reportValidity() && begin(tuning))
+byId('editor').addEventListener('submit', (event) => {
+  event.preventDefault()
+  begin(tuning)
 })
-rate.addEventListener('input', showRate)
-rate.addEventListener('change', () => ask({ ask: 'rate', learningRate: learningRate() }))
+code.addEventListener('keydown', (event) => {
+  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) begin(tuning)
+})
+for (const slider of [rate, entropy]) {
+  slider.addEventListener('input', showTuning)
+  slider.addEventListener('change', tune)
+}
 byId('controls').addEventListener('submit', (event) => event.preventDefault())
 for (const button of downloads) {
-  button.addEventListener('click', () => ask({ ask: 'file', format: button.dataset.format as Format }))
+  button.addEventListener('click', () => trainer.ask({ ask: 'file', format: button.dataset.format as Format }, false))
 }
+byId('link').addEventListener('click', async () => {
+  share()
+  await navigator.clipboard?.writeText(location.href).then(
+    () => tellPeople('The link is copied: it restores the environment, the settings and your text.'),
+    () => tellPeople('The link is in the address bar: it restores the environment, the settings and your text.'),
+  )
+})
+byId('browser').addEventListener('toggle', () => lanes.ask({ ask: 'examine' }, false))
+canvas.addEventListener('click', ({ offsetX, offsetY }) => {
+  if (begun === null || isPlaying) return
+  const [column, row] = [
+    Math.floor((offsetX / canvas.clientWidth) * columns),
+    Math.floor((offsetY / canvas.clientHeight) * (begun.numLanes / columns)),
+  ]
+  lane = Math.min(begun.numLanes - 1, row * columns + column)
+  if (!isRunning && !isAsked) askFrame(0)
+})
 document.addEventListener('keydown', (event) => {
   const isFree = event.target === document.body || event.target === canvas
-  if (event.key !== ' ' || !isFree) return
+  if (!isFree) return
+  if (event.key === ' ') run(!isRunning)
+  else if (isPlaying && event.key in scene.play.keys) pressed.add(event.key)
+  else if (isPlaying && event.key === 'Escape') setPlaying(false)
+  else return
   event.preventDefault()
-  run(!isRunning)
 })
+document.addEventListener('keyup', (event) => pressed.delete(event.key))
+addEventListener('blur', () => pressed.clear())
 
-usePreset(scene)
-await begin(scene)
-resize()
+const shared = read(location.hash)
+if (shared.seed !== undefined) seed.value = String(shared.seed)
+if (typeof shared.code === 'string') code.value = shared.code
+const isKnown = shared.environment === OWN || scenes.some(({ id }) => id === shared.environment)
+choose(isKnown ? shared.environment! : scenes[0]!.id, shared.tuning ?? null)
 draw()

@@ -1,6 +1,6 @@
 /** Draws the lanes of an environment, all at once, as tiles of a grid. */
-import { breakout, cartPole, type EnvironmentFactory, environmentFactory, pendulum } from 'colonnade'
-import { gridPicture, pictureColors } from '../src/environments/picture.ts'
+import type { BoxSpace } from 'colonnade'
+import { gridPicture, isGrid, pictureColors } from '../src/environments/picture.ts'
 
 /** What a scene draws. */
 export interface Drawn {
@@ -23,7 +23,8 @@ export interface Colors {
 }
 
 export interface Scene {
-  readonly factory: EnvironmentFactory
+  /** The environment's id. */
+  readonly id: string
   /** Lanes in a wide page, and in a narrow one. */
   readonly numLanes: readonly [number, number]
   /** Width of a tile by its height. */
@@ -31,7 +32,20 @@ export interface Scene {
   /** Frames, of 60 a second, per step. */
   readonly frames: number
   readonly caption: string
+  /** What the numbers of an observation are; without, they are numbered. */
+  readonly names?: readonly string[]
+  readonly play: Play
   draw(drawn: Drawn): void
+}
+
+/** How a person plays. */
+export interface Play {
+  /** The action of each key. */
+  readonly keys: Readonly<Record<string, number>>
+  /** Without a key; null: the last one again. */
+  readonly idle: number | null
+  /** Frames per step. */
+  readonly frames: number
 }
 
 /** Lanes are drawn in a few shades, one stroke per shade: a stroke per lane would take the whole frame. */
@@ -56,6 +70,9 @@ function strokes(
   }
 }
 
+/** Of strokes in a tile. */
+const thickness = (height: number) => Math.min(14, Math.max(1.2, height * 0.07))
+
 function ground({ context, numLanes, columns, width, height, colors }: Drawn, below: number): void {
   context.strokeStyle = colors.ground
   context.lineWidth = 1
@@ -72,7 +89,7 @@ function poles(drawn: Drawn): void {
   const { context, observation, width, height } = drawn
   ground(drawn, 0.34)
   context.lineCap = 'round'
-  context.lineWidth = Math.max(1.2, height * 0.07)
+  context.lineWidth = thickness(height)
   const longest = (lane: number) => drawn.step[lane]! / 400
   strokes(drawn, longest, (lane, x, y) => {
     const cart = x + (observation[4 * lane]! / 2.4) * 0.38 * width
@@ -92,7 +109,7 @@ function rods(length: number, sign: 1 | -1, angles: (observation: Float32Array, 
     const { context, observation, height, colors, numLanes, columns, width } = drawn
     context.lineCap = 'round'
     context.lineJoin = 'round'
-    context.lineWidth = Math.max(1.2, height * 0.07)
+    context.lineWidth = thickness(height)
     // The shade is the height of the foot.
     const high = (lane: number) => {
       const all = angles(observation, lane)
@@ -132,13 +149,12 @@ const acrobat = rods(0.29, 1, (observation, lane) => {
 })
 
 /** Draws the fields of a grid as one image, so that a lane costs only its bytes. */
-function fields(factory: EnvironmentFactory) {
-  const { observationSpace } = factory()
+function fields(space: BoxSpace) {
   const scratch = document.createElement('canvas')
   return (drawn: Drawn): void => {
     const { context, observation, numLanes, columns, width, height } = drawn
     const size = observation.length / numLanes
-    const { rows, columns: across } = gridPicture(observationSpace, observation.subarray(0, size))
+    const { rows, columns: across } = gridPicture(space, observation.subarray(0, size))
     const [tileWidth, tileHeight] = [across + 1, rows + 1]
     scratch.width = columns * tileWidth
     scratch.height = Math.ceil(numLanes / columns) * tileHeight
@@ -146,7 +162,7 @@ function fields(factory: EnvironmentFactory) {
     const image = pen.createImageData(scratch.width, scratch.height)
     const pixels = new Uint32Array(image.data.buffer)
     for (let lane = 0; lane < numLanes; lane++) {
-      const picture = gridPicture(observationSpace, observation.subarray(lane * size, (lane + 1) * size))
+      const picture = gridPicture(space, observation.subarray(lane * size, (lane + 1) * size))
       const at = Math.floor(lane / columns) * tileHeight * scratch.width + (lane % columns) * tileWidth
       for (let row = 0; row < rows; row++) {
         for (let column = 0; column < across; column++) {
@@ -157,39 +173,92 @@ function fields(factory: EnvironmentFactory) {
     }
     pen.putImageData(image, 0, 0)
     context.imageSmoothingEnabled = false
-    const [gapX, gapY] = [width / tileWidth / 2, height / tileHeight / 2]
-    context.drawImage(scratch, gapX, gapY, columns * width, Math.ceil(numLanes / columns) * height)
+    // Whole tiles: the image is as wide as its tiles, which are square.
+    const side = Math.min(width / tileWidth, height / tileHeight)
+    for (let lane = 0; lane < numLanes; lane++) {
+      const [column, row] = [lane % columns, Math.floor(lane / columns)]
+      const [x, y] = [column * width + (width - across * side) / 2, row * height + (height - rows * side) / 2]
+      context.drawImage(scratch, column * tileWidth, row * tileHeight, across, rows, x, y, across * side, rows * side)
+    }
   }
 }
 
+/** Draws each lane's numbers as bars between their bounds. */
+function bars({ low, high }: BoxSpace) {
+  return (drawn: Drawn): void => {
+    const { context, observation, width, height, numLanes } = drawn
+    const size = Math.min(12, low.length)
+    const part = (lane: number, i: number) => {
+      const [from, to] = [Math.max(-1e3, low[i]!), Math.min(1e3, high[i]!)]
+      return Math.min(
+        1,
+        Math.max(0, (observation[(lane * observation.length) / numLanes + i]! - from) / (to - from || 1)),
+      )
+    }
+    context.lineCap = 'butt'
+    context.lineWidth = Math.max(1, (0.6 * width) / size)
+    strokes(
+      drawn,
+      (lane) => drawn.step[lane]! / 100,
+      (lane, x, y) => {
+        for (let i = 0; i < size; i++) {
+          const at = x + ((i + 0.5) / size - 0.5) * 0.8 * width
+          context.moveTo(at, y + 0.4 * height)
+          context.lineTo(at, y + 0.4 * height - 0.8 * height * part(lane, i) - 1)
+        }
+      },
+    )
+  }
+}
+
+const LEFT_RIGHT = { keys: { ArrowLeft: 0, ArrowRight: 1 }, idle: null, frames: 4 }
+const minAtar: BoxSpace = { kind: 'box', shape: [10, 10, 4], low: [], high: [] }
+
 export const scenes: readonly Scene[] = [
   {
-    ...{
-      factory: cartPole as unknown as EnvironmentFactory,
-      numLanes: [1000, 400],
-      aspect: 1.15,
-      frames: 1,
-      draw: poles,
-    },
+    ...{ id: 'CartPole-v1', numLanes: [1000, 400], aspect: 1.15, frames: 1, draw: poles, play: LEFT_RIGHT },
+    names: ['position', 'velocity', 'angle', 'turning'],
     caption:
       'Carts balance a pole; angles are drawn three times as wide. The longer one stands, the stronger its color.',
   },
   {
-    ...{ factory: pendulum as unknown as EnvironmentFactory, numLanes: [1000, 400], aspect: 1, frames: 2, draw: swing },
+    ...{ id: 'Pendulum-v1', numLanes: [1000, 400], aspect: 1, frames: 2, draw: swing },
+    names: ['cosine', 'sine', 'turning'],
+    play: { keys: { ArrowLeft: 2, ArrowRight: -2 }, idle: 0, frames: 3 },
     caption: 'Pendulums swing up and stay up.',
   },
   {
-    ...{ factory: environmentFactory('Acrobot-v1'), numLanes: [1000, 400], aspect: 1, frames: 2, draw: acrobat },
+    ...{ id: 'Acrobot-v1', numLanes: [1000, 400], aspect: 1, frames: 2, draw: acrobat },
+    names: ['cosine 1', 'sine 1', 'cosine 2', 'sine 2', 'turning 1', 'turning 2'],
+    play: { keys: { ArrowLeft: 0, ArrowRight: 2 }, idle: 1, frames: 4 },
     caption: 'Acrobats of two rods swing their foot up.',
   },
   {
-    ...{
-      factory: breakout as unknown as EnvironmentFactory,
-      numLanes: [240, 60],
-      aspect: 1,
-      frames: 6,
-      draw: fields(breakout as unknown as EnvironmentFactory),
-    },
+    ...{ id: 'Breakout-MinAtar', numLanes: [240, 60], aspect: 1, frames: 6, draw: fields(minAtar) },
+    play: { keys: { ArrowLeft: 1, ArrowRight: 2 }, idle: 0, frames: 8 },
     caption: 'Games of MinAtar Breakout: paddle, ball, its trail and bricks.',
   },
 ]
+
+/** The scene of one's own environment, by the spaces that its worker tells. */
+export function sceneOf(space: BoxSpace, numActions: number, [low, high]: readonly [number, number]): Scene {
+  const play: Play =
+    numActions === 2
+      ? LEFT_RIGHT
+      : numActions > 0
+        ? { keys: { ArrowLeft: 0, ArrowRight: 2, ArrowUp: 3 }, idle: 1, frames: 4 }
+        : { keys: { ArrowLeft: low, ArrowRight: high }, idle: (low + high) / 2, frames: 3 }
+  const keys = Object.fromEntries(
+    Object.entries(play.keys).filter(([, action]) => numActions === 0 || action < numActions),
+  )
+  return {
+    ...{ id: OWN, numLanes: [240, 100], aspect: 1, frames: 2, play: { ...play, keys } },
+    draw: isGrid(space) ? fields(space) : bars(space),
+    caption: isGrid(space)
+      ? 'Your environment.'
+      : 'Your environment: each bar is a number of an observation, between its bounds.',
+  }
+}
+
+/** In place of an id, for one's own environment. */
+export const OWN = 'own'

@@ -3,33 +3,33 @@ import {
   createTrainer,
   createWorld,
   type EnvironmentDefinition,
-  environmentFactory,
   exportPolicy,
-  mlp,
   ppo,
   readFile,
   writeArrow,
 } from 'colonnade'
-import type { Ask, Format, Told } from './messages.ts'
+import type { Ask, Format, Told, Tuning } from './messages.ts'
+import { environmentOf } from './own.ts'
+import { recipeOf } from './recipe.ts'
 
 /** Milliseconds between two copies of the weights: one frame. */
 const WEIGHTS_MS = 16
 
-/** A training with one learning rate. Another rate starts another training from its weights. */
-async function open(environment: EnvironmentDefinition, seed: number, learningRate: number, former?: Float32Array) {
-  const preset = environment.presets.find(({ algorithm }) => algorithm.id === 'ppo')!
-  const policy = mlp(preset.policy.parameters)
-  const world = await createWorld({ environment, policy, numLanes: Number(preset.run.numLanes ?? 16), seed })
-  const trainer = createTrainer(world, ppo({ ...preset.algorithm.parameters, learningRate }))
+/** A training with one tuning, by default its recipe's. Another tuning starts another training from its weights. */
+async function open(environment: EnvironmentDefinition, seed: number, given: Tuning | null, former?: Float32Array) {
+  const { policy, parameters, numLanes, tuning: usual } = recipeOf(environment)
+  const tuning = given ?? usual
+  const world = await createWorld({ environment, policy, numLanes, seed })
+  const trainer = createTrainer(world, ppo({ ...parameters, ...tuning } as Parameters<typeof ppo>[0]))
   if (former !== undefined) world.cohort().weights.set(former)
-  return { world, trainer, policy, environment, seed }
+  return { world, trainer, policy, environment, seed, tuning }
 }
 
 let training: Awaited<ReturnType<typeof open>> | undefined
 let isPaused = true
 /** Which training updates; the loop of an earlier one ends. */
 let turn = 0
-/** Steps and seconds with earlier learning rates. */
+/** Steps and seconds with earlier tunings. */
 let before = { steps: 0, seconds: 0 }
 let toldAt = 0
 
@@ -39,8 +39,8 @@ function tell(told: Told, moved: Transferable[] = []): void {
 
 async function run(): Promise<void> {
   const mine = ++turn
-  const { trainer, world } = training!
-  for await (const _ of trainer.updates({ totalSteps: 1e12 })) {
+  const { trainer, world, environment } = training!
+  for await (const { entropy } of trainer.updates({ totalSteps: 1e12 })) {
     if (mine !== turn) return
     const { episodeReturnLast100, solvedAtStep } = trainer.progress()
     const weights = performance.now() - toldAt < WEIGHTS_MS && !isPaused ? null : world.cohort().weights.slice()
@@ -48,7 +48,11 @@ async function run(): Promise<void> {
     const sums = { steps: before.steps + trainer.steps, seconds: before.seconds + trainer.seconds }
     const mean = episodeReturnLast100?.mean ?? Number.NaN
     const [episodeReturn, isSolved] = [Number.isFinite(mean) ? mean : null, solvedAtStep !== null]
-    tell({ told: 'update', ...sums, episodeReturn, isSolved, weights }, weights === null ? [] : [weights.buffer])
+    const { returnThreshold } = environment
+    tell(
+      { told: 'update', ...sums, episodeReturn, isSolved, returnThreshold, entropy: Number(entropy), weights },
+      weights === null ? [] : [weights.buffer],
+    )
     if (isPaused) return
   }
 }
@@ -67,17 +71,18 @@ async function answer(asked: Ask): Promise<void> {
   if (asked.ask === 'begin') {
     turn++
     before = { steps: 0, seconds: 0 }
-    training = await open(environmentFactory(asked.environment)(), asked.seed, asked.learningRate)
-  } else if (asked.ask === 'rate') {
+    training = await open(environmentOf(asked.source), asked.seed, asked.tuning)
+    tell({ told: 'begun', tuning: training.tuning })
+  } else if (asked.ask === 'tune') {
     if (training === undefined) return
     turn++
     const { world, trainer, environment, seed } = training
     before = { steps: before.steps + trainer.steps, seconds: before.seconds + trainer.seconds }
-    training = await open(environment, seed + before.steps, asked.learningRate, world.cohort().weights.slice())
+    training = await open(environment, seed + before.steps, asked.tuning, world.cohort().weights.slice())
   } else if (asked.ask === 'file') return fileOf(asked.format)
   if (asked.ask === 'pause') isPaused = true
   if (asked.ask === 'go') isPaused = false
-  if (!isPaused && asked.ask !== 'pause') void run().catch(tellWrong)
+  if (!isPaused && training !== undefined) void run().catch(tellWrong)
 }
 
 function tellWrong(error: unknown): void {

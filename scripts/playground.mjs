@@ -15,7 +15,7 @@ const page = join(root, 'dist/page/index.js')
 
 rmSync(out, { recursive: true, force: true })
 mkdirSync(out, { recursive: true })
-for (const name of ['main', 'worker']) {
+for (const name of ['main', 'worker', 'lanes']) {
   const bundle = await rolldown({
     input: { [name]: join(source, `${name}.ts`) },
     platform: 'browser',
@@ -43,6 +43,9 @@ if (!process.argv.includes('--build')) {
     try {
       const bytes = readFileSync(join(out, name))
       answer.setHeader('content-type', types[extname(name)] ?? 'application/octet-stream')
+      // A page with these is isolated, so that its threads could share memory.
+      answer.setHeader('cross-origin-opener-policy', 'same-origin')
+      answer.setHeader('cross-origin-embedder-policy', 'require-corp')
       answer.end(bytes)
     } catch {
       answer.statusCode = 404

@@ -1,6 +1,7 @@
 /**
- * The playground in Chromium: it learns by the keyboard alone, shows it, goes on with another learning rate, gives what was learned as
- * files, and axe finds no fault. Asked by `npm run test:page` alone.
+ * The playground in Chromium: it learns by the keyboard alone, shows it, goes on with other settings, gives what was learned as files, plays
+ * beside a person, runs environments that somebody writes and ends hostile ones, and is restored by a link; and axe finds no fault. Asked by
+ * `npm run test:page` alone.
  */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
@@ -9,13 +10,16 @@ import type { AddressInfo } from 'node:net'
 import { basename, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { tableFromIPC } from 'apache-arrow'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Browser, openChromium, type Page, until } from '../support/chromium.ts'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { type Browser, openChromium, type Page } from '../support/chromium.ts'
 import { skipLoudly } from '../support/command.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const built = join(root, 'dist/playground')
 const TYPES: Readonly<Record<string, string>> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' }
+
+/** Of tests that learn: a page is drawn by software where there is no GPU. */
+const TIMEOUT = 600_000
 
 let why = ''
 let browser: Browser | undefined
@@ -37,23 +41,41 @@ beforeAll(async () => {
   server = createServer(({ url }, answer) => {
     const name = basename(new URL(url!, 'http://page').pathname) || 'index.html'
     answer.setHeader('content-type', TYPES[extname(name)]!)
+    answer.setHeader('cross-origin-opener-policy', 'same-origin')
+    answer.setHeader('cross-origin-embedder-policy', 'require-corp')
     answer.end(readFileSync(join(built, name)))
   })
   await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
 }, 300_000)
+
+/** A page that is left open goes on learning beside the next test. */
+const opened = new Set<Page>()
+afterEach(async () => {
+  await Promise.all([...opened].map((page) => page.close()))
+  opened.clear()
+})
 
 afterAll(async () => {
   await browser?.close()
   server?.close()
 })
 
-async function open(width: number, height: number): Promise<{ page: Page; wrong: string[] }> {
+/** Waits until it holds. */
+async function until(page: Page, script: string): Promise<void> {
+  while (!(await page.evaluate(script))) await new Promise((resolve) => setTimeout(resolve, 100))
+}
+
+async function open(width: number, height: number, hash = ''): Promise<{ page: Page; wrong: string[] }> {
   const page = await browser!.newPage({ viewport: { width, height } })
+  opened.add(page)
   const wrong: string[] = []
   page.on('pageerror', (error) => wrong.push(String(error)))
   // Downloads stay in the page.
-  await page.goto(`http://127.0.0.1:${(server!.address() as AddressInfo).port}/`)
-  await until(page, "document.querySelector('#caption').textContent !== ''")
+  await page.goto(`http://127.0.0.1:${(server!.address() as AddressInfo).port}/${hash}`)
+  await until(
+    page,
+    "document.querySelector('#caption').textContent + document.querySelector('#said').textContent !== ''",
+  )
   return { page, wrong }
 }
 
@@ -66,33 +88,35 @@ const MOVES = `(async () => {
 })()`
 const steps = "Number(document.querySelector('#steps').textContent.replaceAll(',', ''))"
 
-test('learns CartPole by the keyboard, pauses, goes on with another learning rate, and gives files', async (context) => {
-  if (why !== '') skipLoudly(context, why)
-  const { page, wrong } = await open(1440, 900)
-  expect(await page.evaluate(MOVES)).toBe(false)
-  await page.keyboard.press('Space')
-  await until(page, "document.querySelector('#said').textContent.startsWith('Solved')")
-  expect(await page.evaluate<number>("Number(document.querySelector('#return').textContent)")).toBeGreaterThanOrEqual(
-    475,
-  )
-  expect(await page.evaluate(MOVES)).toBe(true)
+test(
+  'learns CartPole by the keyboard, pauses, goes on with another learning rate, and gives files',
+  async (context) => {
+    if (why !== '') skipLoudly(context, why)
+    const { page, wrong } = await open(1440, 900)
+    expect(await page.evaluate(MOVES)).toBe(false)
+    await page.keyboard.press('Space')
+    await until(page, "document.querySelector('#said').textContent.startsWith('Solved')")
+    expect(await page.evaluate<number>("Number(document.querySelector('#return').textContent)")).toBeGreaterThanOrEqual(
+      475,
+    )
+    expect(await page.evaluate(MOVES)).toBe(true)
 
-  await page.keyboard.press('Space')
-  await page.evaluate('new Promise((resolve) => setTimeout(resolve, 1500))')
-  const paused = await page.evaluate<number>(steps)
-  expect(await page.evaluate(MOVES)).toBe(false)
-  expect(await page.evaluate<number>(steps)).toBe(paused)
+    await page.keyboard.press('Space')
+    await page.evaluate('new Promise((resolve) => setTimeout(resolve, 1500))')
+    const paused = await page.evaluate<number>(steps)
+    expect(await page.evaluate(MOVES)).toBe(false)
+    expect(await page.evaluate<number>(steps)).toBe(paused)
 
-  await page.focus('#rate')
-  const rate = await page.evaluate<string>("document.querySelector('#rate-shown').textContent")
-  await page.keyboard.press('ArrowLeft')
-  expect(await page.evaluate<string>("document.querySelector('#rate-shown').textContent")).not.toBe(rate)
-  await page.focus('#toggle')
-  await page.keyboard.press('Enter')
-  await until(page, `${steps} > ${paused} + 20000`)
-  expect(await page.evaluate<number>("Number(document.querySelector('#return').textContent)")).toBeGreaterThan(300)
+    await page.focus('#rate')
+    const rate = await page.evaluate<string>("document.querySelector('#rate-shown').textContent")
+    await page.keyboard.press('ArrowLeft')
+    expect(await page.evaluate<string>("document.querySelector('#rate-shown').textContent")).not.toBe(rate)
+    await page.focus('#toggle')
+    await page.keyboard.press('Enter')
+    await until(page, `${steps} > ${paused} + 20000`)
+    expect(await page.evaluate<number>("Number(document.querySelector('#return').textContent)")).toBeGreaterThan(300)
 
-  const files = await page.evaluate<Record<string, number[]>>(`(async () => {
+    const files = await page.evaluate<Record<string, number[]>>(`(async () => {
     const found = {}
     HTMLAnchorElement.prototype.click = function () {
       found[this.download] = fetch(this.href).then(async (file) => [...new Uint8Array(await file.arrayBuffer())])
@@ -101,23 +125,144 @@ test('learns CartPole by the keyboard, pauses, goes on with another learning rat
     while (Object.keys(found).length < 3) await new Promise((resolve) => setTimeout(resolve, 20))
     return Object.fromEntries(await Promise.all(Object.entries(found).map(async ([name, bytes]) => [name, await bytes])))
   })()`)
-  expect(Object.keys(files).toSorted()).toEqual(['cartpole-v1.arrow', 'cartpole-v1.mjs', 'cartpole-v1.onnx'])
-  const table = tableFromIPC(Uint8Array.from(files['cartpole-v1.arrow']!))
-  expect(table.numRows).toBe(16 * 64)
-  const module = Buffer.from(files['cartpole-v1.mjs']!).toString('base64')
-  const { act } = (await import(`data:text/javascript;base64,${module}`)) as { act(of: number[]): number }
-  expect([act([0, 0, 0.15, 1]), act([0, 0, -0.15, -1])]).toEqual([1, 0])
+    expect(Object.keys(files).toSorted()).toEqual(['cartpole-v1.arrow', 'cartpole-v1.mjs', 'cartpole-v1.onnx'])
+    const table = tableFromIPC(Uint8Array.from(files['cartpole-v1.arrow']!))
+    expect(table.numRows).toBe(16 * 64)
+    const module = Buffer.from(files['cartpole-v1.mjs']!).toString('base64')
+    const { act } = (await import(`data:text/javascript;base64,${module}`)) as { act(of: number[]): number }
+    expect([act([0, 0, 0.15, 1]), act([0, 0, -0.15, -1])]).toEqual([1, 0])
+    expect(wrong).toEqual([])
+  },
+  TIMEOUT,
+)
+
+const textOf = (page: Page, id: string) => page.evaluate<string>(`document.getElementById('${id}').textContent`)
+const entropy = "Number(document.querySelector('#entropy-now').textContent)"
+
+test(
+  'goes on with another entropy coefficient, which shows at once',
+  async (context) => {
+    if (why !== '') skipLoudly(context, why)
+    const { page, wrong } = await open(640, 600)
+    await page.keyboard.press('Space')
+    await until(page, `${steps} > 60000`)
+    const before = await page.evaluate<number>(entropy)
+    expect(before).toBeLessThan(0.5)
+    await page.focus('#entropy')
+    await page.keyboard.press('End')
+    expect(await textOf(page, 'entropy-shown')).toBe('0.200')
+    await until(page, "document.querySelector('#said').textContent.startsWith('From step')")
+    const begun = await page.evaluate<number>(steps)
+    await until(page, `${steps} > ${begun} + 40000`)
+    expect(await page.evaluate<number>(entropy)).toBeGreaterThan(before + 0.05)
+    expect(wrong).toEqual([])
+  },
+  TIMEOUT,
+)
+
+test('shows what the policy sees, and plays beside a person', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  const { page, wrong } = await open(1440, 900)
+  await until(page, "document.querySelectorAll('#numbers meter').length === 4")
+  expect(await textOf(page, 'did')).toMatch(/^It chose [01] \(\d+ %\), expects .*, and has \d/)
+  await page.focus('#play')
+  await page.keyboard.press('Enter')
+  await until(page, "document.querySelector('#caption').textContent.startsWith('Left: the policy')")
+  // A cart that is only pushed to the right falls within some twelve steps.
+  await page.keyboard.down('ArrowRight')
+  const mine = "Number(document.querySelector('#caption').textContent.split(' ').at(-1).slice(0, -1))"
+  let most = 0
+  for (let i = 0; i < 60; i++) {
+    await page.evaluate('new Promise((resolve) => setTimeout(resolve, 50))')
+    most = Math.max(most, await page.evaluate<number>(mine))
+  }
+  expect(most).toBeGreaterThan(5)
+  expect(most).toBeLessThan(15)
+  await page.keyboard.up('ArrowRight')
+  await page.keyboard.press('Escape')
+  await until(page, "document.querySelector('#caption').textContent.startsWith('1,000 lanes')")
   expect(wrong).toEqual([])
-  await page.close()
+})
+
+test(
+  'learns an environment that somebody writes, and ends a hostile one',
+  async (context) => {
+    if (why !== '') skipLoudly(context, why)
+    const { page, wrong } = await open(640, 600, '#environment=own&seed=3')
+    await page.evaluate("document.querySelector('#toggle').click()")
+    await until(page, "Number(document.querySelector('#return').textContent) > 70")
+    const sample = await page.evaluate<string>("document.querySelector('#code').value")
+    const hostile = [
+      ['for (;;);', /^Stopped: your environment did not return for 8 seconds/],
+      [
+        'const all = []; for (let i = 0; i < 8; i++) all.push(new Float64Array(2 ** 27).fill(1))',
+        /GiB of arrays, expected at most the 1 GiB/,
+      ],
+      ['new Uint8Array(2 ** 33)', /got 8.0 GiB of arrays/],
+      ['const all = []; for (;;) all.push({})', /^Stopped: your environment did not return/],
+      ["throw new Error('mine')", /mine/],
+    ] as const
+    for (const [line, told] of hostile) {
+      const evil = sample.replace(/(step\(.*\{\n)/, `$1      ${line}\n`)
+      expect(evil).not.toBe(sample)
+      await page.evaluate(`document.querySelector('#code').value = ${JSON.stringify(evil)}`)
+      await page.focus('#code')
+      await page.keyboard.press('Control+Enter')
+      await page.evaluate("document.querySelector('#toggle').click()")
+      await until(page, "document.querySelector('#said.wrong')?.textContent")
+      expect([line, await textOf(page, 'said')]).toEqual([line, expect.stringMatching(told)])
+      expect(await textOf(page, 'toggle')).toBe('Start')
+    }
+    for (const [text, told] of [
+      ["import fs from 'node:fs'\nexport default fs", /imports of box, defineEnvironment/],
+      ['const a = 1', /no default export/],
+      ['export default 3', /got 3/],
+      ['export default }', /Unexpected token/],
+    ] as const) {
+      await page.evaluate(`document.querySelector('#code').value = ${JSON.stringify(text)}`)
+      await page.focus('#code')
+      await page.keyboard.press('Control+Enter')
+      await until(page, "document.querySelector('#said.wrong')?.textContent")
+      expect([text, await textOf(page, 'said')]).toEqual([text, expect.stringMatching(told)])
+    }
+    await page.evaluate(`document.querySelector('#code').value = ${JSON.stringify(sample)}`)
+    await page.evaluate("document.querySelector('#restart').click()")
+    await page.evaluate("document.querySelector('#toggle').click()")
+    await until(page, "Number(document.querySelector('#return').textContent) > 50")
+    expect(wrong).toEqual([])
+  },
+  TIMEOUT,
+)
+
+test('a link restores the environment, the settings and the text', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  const first = await open(1440, 900, '#environment=Pendulum-v1&seed=42&learningRate=0.001&entropyCoef=0.05')
+  const state = `['environment', 'seed', 'rate-shown', 'entropy-shown'].map((id) => {
+    const element = document.getElementById(id)
+    return element.value || element.textContent
+  })`
+  await until(first.page, "document.querySelector('#rate-shown').textContent !== ''")
+  const shown = await first.page.evaluate<string[]>(state)
+  expect(shown).toEqual(['Pendulum-v1', '42', '1.0e-3', '0.050'])
+  const text = 'export default 1 // + & # %\n'
+  const own = await open(1440, 900, `#environment=own&seed=5&code=${encodeURIComponent(text)}`)
+  await until(own.page, "document.querySelector('#said.wrong')?.textContent")
+  const link = await own.page.evaluate<string>("(document.querySelector('#link').click(), location.hash)")
+  const again = await open(1440, 900, link)
+  expect(await again.page.evaluate("document.querySelector('#code').value")).toBe(text)
+  const strange = await open(1440, 900, '#environment=none&seed=-3&learningRate=x&entropyCoef=9')
+  expect((await strange.page.evaluate<string[]>(state)).slice(0, 2)).toEqual(['CartPole-v1', '1'])
 })
 
 test('axe finds no fault, wide and narrow, and nothing is wider than the page', async (context) => {
   if (why !== '') skipLoudly(context, why)
-  for (const [width, height] of [
-    [1440, 900],
-    [390, 844],
+  for (const [width, height, hash] of [
+    [1440, 900, ''],
+    [390, 844, ''],
+    [1440, 900, '#environment=own'],
+    [390, 844, '#environment=own'],
   ] as const) {
-    const { page, wrong } = await open(width, height)
+    const { page, wrong } = await open(width, height, hash)
     for (const colorScheme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme })
       await page.evaluate(readFileSync(axe, 'utf8'))
@@ -128,6 +273,5 @@ test('axe finds no fault, wide and narrow, and nothing is wider than the page', 
     }
     expect(await page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true)
     expect(wrong).toEqual([])
-    await page.close()
   }
 })
