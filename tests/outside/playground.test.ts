@@ -72,10 +72,7 @@ async function open(width: number, height: number, hash = ''): Promise<{ page: P
   page.on('pageerror', (error) => wrong.push(String(error)))
   // Downloads stay in the page.
   await page.goto(`http://127.0.0.1:${(server!.address() as AddressInfo).port}/${hash}`)
-  await until(
-    page,
-    "document.querySelector('#caption').textContent + document.querySelector('#said').textContent !== ''",
-  )
+  await until(page, "document.querySelector('#did').textContent + document.querySelector('#said').textContent !== ''")
   return { page, wrong }
 }
 
