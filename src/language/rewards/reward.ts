@@ -203,7 +203,7 @@ export async function withinTime(
   let stop = (): void => {}
   const ended = new Promise<Judgment[]>((resolve) => {
     const end = (judgment: Judgment): void => {
-      resolve(others(judgment)) // Before the abort, whose consequences would otherwise come first.
+      resolve(others(judgment)) // Before the abort, because its consequences would otherwise settle the promise first.
       controller.abort(new Error(judgment.error))
     }
     if (timeoutMs !== null) {
