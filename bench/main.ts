@@ -5,6 +5,7 @@
  *                                         `learning` and `worlds`, which train for minutes and fail where a target is missed (`worlds` writes docs/worlds.md),
  *                                         `natural`, a model that is pretrained and fine-tuned, about two hours; a second visit goes on,
  *                                         `asynchrony`, sampling while weights change, and docs/staleness.svg,
+ *                                         `fleets`, what a fleet's store carries and how long weights take,
  *                                         `leaks`, 10,000 updates on a device, `agents`, a thousand at once,
  *                                         `plots`, which writes docs/bench-lanes.svg and docs/bench-hidden.svg,
  *                                         and `serving`, a model behind HTTP with 256 connections
@@ -31,6 +32,7 @@ const ROOMS = [
   'training',
   'population',
   'impala',
+  'fleets',
   'text',
   'learning',
   'worlds',

@@ -38,6 +38,7 @@ export const SOURCES: Readonly<Record<string, readonly string[]>> = {
   networks: [...TRAINS, 'src/environments'],
   trl: [...TRAINS, 'src/language'],
   'llama-cpp': ['src/kernels', 'src/language/transformer'],
+  fleets: ['src/fleet/store', 'src/base/http'],
   agents: ['src/world', 'src/systems', 'src/engines', 'src/environments'],
 }
 
@@ -49,7 +50,7 @@ const docsPath = join(root, 'docs', 'bench.md')
 /** The rooms that docs/bench.md has tables of, in its order. */
 export const tableRooms: readonly string[] = [
   ...['kernels', 'environments', 'training', 'peers', 'widths', 'networks', 'trl', 'llama-cpp'],
-  ...['devices', 'agents', 'plots'],
+  ...['devices', 'agents', 'fleets', 'plots'],
 ]
 
 /** What git prints. */

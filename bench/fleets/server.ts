@@ -28,4 +28,8 @@ const bare = createServer((request, response) => {
 await new Promise<void>((resolve) => bare.listen(0, '127.0.0.1', resolve))
 const { url } = await serveStore(new FolderStore(folder), { key, listening: { host: '127.0.0.1', port: 0 } })
 process.on('disconnect', () => process.exit())
+process.on('message', () => {
+  const { user, system } = process.cpuUsage()
+  process.send!((user + system) / 1000)
+})
 process.send!({ url, bare: `http://127.0.0.1:${(bare.address() as AddressInfo).port}` } satisfies Served)

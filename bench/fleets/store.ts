@@ -15,11 +15,18 @@ import type { Served } from './server.ts'
 const MIB = 2 ** 20
 /** MiB of a blob, and blobs of a run. */
 const SIZES = [
-  [1, 16],
-  [10, 4],
+  [1, 8],
+  [10, 3],
   [100, 1],
 ] as const
 const WANTED = { atLeast: 0.5 }
+const NAMES = {
+  plain: 'plain folder',
+  hashed: 'plain folder with a SHA-256',
+  folder: 'store by folder',
+  bare: 'node:http, both sides',
+  HTTP: 'store by HTTP, both sides',
+} as const
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
@@ -47,7 +54,14 @@ function bareRequest(url: string, body: Uint8Array | null, bytes: number): Promi
   })
 }
 
-export async function measureStores(folder: string, served: Served, key: string, repeats: number): Promise<Figure[]> {
+/** `processor`: milliseconds of processor time of this process and the server so far. */
+export async function measureStores(
+  folder: string,
+  served: Served,
+  key: string,
+  processor: () => Promise<number>,
+  repeats: number,
+): Promise<Figure[]> {
   const figures: Figure[] = []
   const stores: Record<'folder' | 'HTTP', Store> = {
     folder: new FolderStore(join(folder, 'own')),
@@ -98,7 +112,19 @@ export async function measureStores(folder: string, served: Served, key: string,
       check(hashes[name]!.at(-1) === sha256(bytes), wrong)
     }
     for (const [way, runners] of Object.entries({ up, down })) {
-      const seconds = await interleave(runners, { repeats })
+      const worked = Object.fromEntries(Object.keys(runners).map((name) => [name, [] as number[]]))
+      const counted = Object.entries(runners).map(([name, run]) => {
+        const measured = async () => {
+          const before = await processor()
+          const taken = await run()
+          worked[name]!.push(((await processor()) - before) / (mib * count))
+          return taken
+        }
+        return [name, measured] as const
+      })
+      const seconds = await interleave(Object.fromEntries(counted) as typeof runners, { repeats })
+      /** Without the run that warms up. */
+      const work = (name: keyof typeof up) => worked[name]!.slice(1)
       const told = (name: keyof typeof up) => rates(mib * count, seconds[name])
       const of = `${mib} MiB ${way}`
       figures.push(
@@ -122,6 +148,9 @@ export async function measureStores(folder: string, served: Served, key: string,
             ratio('node:http', seconds.bare, seconds.HTTP),
           ],
         },
+        ...(['plain', 'hashed', 'folder', 'bare', 'HTTP'] as const).map((name) => {
+          return figure(`${of}, processor time, ${NAMES[name]}`, 'ms/MiB', work(name))
+        }),
       )
     }
     await rm(join(folder, 'own'), { recursive: true })
