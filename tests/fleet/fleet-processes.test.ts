@@ -1,6 +1,6 @@
 /** Fleets of real processes over a real broker: by the command line, with kills. */
 import { execFile } from 'node:child_process'
-import { cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { appendFile, cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -290,11 +290,15 @@ export const walk = defineEnvironment({
       },
       async full() {
         if (!isMounted) return
-        await writeFile(join(small, 'filler'), Buffer.alloc(2 ** 24)).catch(() => {})
-        // The first to notice is who puts next: the learner or an actor.
-        const texts = () => [learner, ...actors, far].map(({ text }) => text()).join('\n')
+        const filler = join(small, 'filler')
+        await writeFile(filler, '')
+        // The first to notice is who puts next: the learner or an actor. Blobs that are removed meanwhile make room, which is filled too.
+        const texts = async () => {
+          await appendFile(filler, Buffer.alloc(2 ** 24)).catch(() => {})
+          return [learner, ...actors, far].map(({ text }) => text()).join('\n')
+        }
         await expect.poll(texts, { timeout: 120_000, interval: 200 }).toContain('a disk that is full')
-        await rm(join(small, 'filler'))
+        await rm(filler)
       },
     }
     const counts = { actor: 40, learner: 20, broker: 5, partition: 1, slow: 1, late: 1, full: 1 }
