@@ -65,16 +65,22 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool partial, la
 
 /** Not laid into what calls it, and in a file that does not call it, left out. */
 #define APART static __attribute__((noinline, unused))
+/** Apart, and of this file: the linker of a module keeps one of those that its sources have. */
+#ifdef __wasm__
+#define ONCE __attribute__((weak, noinline, visibility("hidden")))
+#else
+#define ONCE APART
+#endif
 
 #ifdef __wasm__
 
 /** Each block is a function by itself: within a larger one, V8 runs out of registers. */
 #define DEFINE_BLOCK(rows, vectors)                                                                                            \
-  APART void block_##rows##_##vectors(float *c, size_t c_row, const float *from, size_t from_row, const float *a,       \
+  ONCE void block_##rows##_##vectors(float *c, size_t c_row, const float *from, size_t from_row, const float *a,       \
                                       size_t a_row, size_t a_step, const float *b, size_t b_row, int depth) {           \
     tile(rows, vectors, false, 0, (struct sums){c, c_row, from, from_row}, a, a_row, a_step, b, b_row, depth);          \
   }                                                                                                                     \
-  APART void part_##rows##_##vectors(lanes last, float *c, size_t c_row, const float *from, size_t from_row,            \
+  ONCE void part_##rows##_##vectors(lanes last, float *c, size_t c_row, const float *from, size_t from_row,            \
                                      const float *a, size_t a_row, size_t a_step, const float *b, size_t b_row,         \
                                      int depth) {                                                                       \
     tile(rows, vectors, true, last, (struct sums){c, c_row, from, from_row}, a, a_row, a_step, b, b_row, depth);        \
@@ -87,7 +93,7 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool partial, la
 #define BLOCKS(F) F(6, 2) F(4, 2) F(2, 2) F(1, 2) F(6, 1) F(4, 1) F(2, 1) F(1, 1) F(1, 4) F(1, 8)
 BLOCKS(DEFINE_BLOCK)
 /** Six rows that stand side by side. */
-APART void block_beside(float *c, size_t c_row, const float *from, size_t from_row, const float *a, size_t a_step,
+ONCE void block_beside(float *c, size_t c_row, const float *from, size_t from_row, const float *a, size_t a_step,
                         const float *b, size_t b_row, int depth) {
   tile(6, 2, false, 0, (struct sums){c, c_row, from, from_row}, a, 1, a_step, b, b_row, depth);
 }
@@ -184,7 +190,7 @@ SHALLOW void multiply_shallow(struct sums sums, const float *a, size_t a_row, si
   }
 }
 
-APART void multiply_at(float *c, size_t c_row, const float *from, size_t from_row, const float *a, size_t a_row,
+ONCE void multiply_at(float *c, size_t c_row, const float *from, size_t from_row, const float *a, size_t a_row,
                        const float *b, size_t b_row, int rows, int columns, int depth) {
   const struct sums sums = {c, c_row, from, from_row};
   if (ROWS_FIRST) multiply_shallow(sums, a, a_row, 1, b, b_row, rows, columns, depth);
@@ -197,7 +203,7 @@ INLINE void multiply(struct sums sums, const float *a, size_t a_row, const float
   multiply_at(sums.c, sums.c_row, sums.from, sums.from_row, a, a_row, b, b_row, rows, columns, depth);
 }
 
-APART void multiply_beside_at(float *c, size_t c_row, const float *from, size_t from_row, const float *a, size_t a_step,
+ONCE void multiply_beside_at(float *c, size_t c_row, const float *from, size_t from_row, const float *a, size_t a_step,
                               const float *b, size_t b_row, int rows, int columns, int depth) {
   const struct sums sums = {c, c_row, from, from_row};
   if (ROWS_FIRST) multiply_shallow(sums, a, 1, a_step, b, b_row, rows, columns, depth);
@@ -229,7 +235,7 @@ INLINE vec load_column(const float *at, size_t row) {
 }
 
 /** into (width × height) = from (height × width), transposed; the rows of each are as far apart as is said. */
-APART void transpose(float *restrict into, size_t into_row, const float *restrict from, size_t from_row, int height,
+ONCE void transpose(float *restrict into, size_t into_row, const float *restrict from, size_t from_row, int height,
                      int width) {
   int i = 0;
   for (; i + WIDTH <= height; i += WIDTH) {
@@ -274,7 +280,7 @@ APART void transpose(float *restrict into, size_t into_row, const float *restric
 #define PANEL_DEPTH 256
 
 /** Columns of B, at most PANEL, as a panel: row after row of PANEL elements each. `transposed`: rows of Bᵀ instead. */
-APART void pack_panel(float *restrict panel, const float *restrict b, size_t b_row, bool transposed, int columns, int depth) {
+ONCE void pack_panel(float *restrict panel, const float *restrict b, size_t b_row, bool transposed, int columns, int depth) {
   if (transposed) transpose(panel, PANEL, b, b_row, columns, depth);
   else if (columns == PANEL) {
     for (int k = 0; k < depth; k++, panel += PANEL, b += b_row) {
