@@ -354,6 +354,28 @@ describe('every setting of a control run acts', () => {
     expect(await idle(own, told, table, (texts) => trainerOutcome('Pendulum-v1', texts))).toEqual([])
   })
 
+  test('of iql and of its network', async () => {
+    const told = {
+      ...{ numLanes: 4, totalSteps: 96, threads: 1, kernels: 'plain', algorithm: 'iql', 'iqlNetwork.hidden': '4' },
+      ...{ 'iql.learningStarts': 8, 'iql.batchSize': 8, 'iql.replayRows': 40, 'iql.learningRate': 0.05 },
+      ...{ 'iql.numSteps': 4, 'iql.gradientSteps': 4, 'iql.targetInterval': 3, 'iql.maxGradNorm': 0.05 },
+      ...{ 'iql.priorityExponent': 0.6, 'iql.nStep': 2 },
+    }
+    const table: Record<string, Shown> = {
+      'iql.warmupFraction': { to: 1 },
+      'iql.momentum': { with: { 'iql.optimizer': 'sgd' } },
+      'iql.replayRows': { to: 24 },
+      'iql.learningStarts': { to: 40 },
+      'iql.priorityCorrection': { to: 1 },
+      'iql.relabelFraction': RELABELED,
+      'iql.weightMax': { to: 0.01 },
+    }
+    const keys = [...(await runKeys('Pendulum-v1', { algorithm: 'iql' }))]
+    const own = keys.filter(([key]) => /^(iql|iqlNetwork)\./.test(key))
+    expect(own.length).toBeGreaterThan(24)
+    expect(await idle(own, told, table, (texts) => trainerOutcome('Pendulum-v1', texts))).toEqual([])
+  })
+
   test('of an action that is a box', async () => {
     const keys = [...(await runKeys('Pendulum-v1', { policy: 'mlp' }))]
     const some = keys.filter(([key]) => key === 'mlp.logStd')
@@ -394,7 +416,7 @@ describe('every setting of a control run acts', () => {
   // One step is made of each.
   test.each(
     policies
-      .filter(({ id }) => !['mlp', 'qNetwork', 'sacNetwork', 'td3Network'].includes(id))
+      .filter(({ id }) => !['mlp', 'qNetwork', 'sacNetwork', 'td3Network', 'iqlNetwork'].includes(id))
       .map((factory) => [factory.id, factory] as const),
   )('of the policy %s', async (id, factory) => {
     const environment = id === 'convolutional' ? 'Breakout-MinAtar' : 'Pendulum-v1'
