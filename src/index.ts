@@ -17,7 +17,7 @@ export { type PolicyFactory, policies, policyFactory } from './policies/registry
 export { loadWeights, saveWeights } from './policies/weights.ts'
 export { readArrow } from './tables/read-arrow.ts'
 export type { ResumeOptions } from './training/folder/run-folder.ts'
-export type { Algorithms } from './training/loop/given-algorithms.ts'
+export type { Algorithms } from './training/loop/trainer-options.ts'
 export type { EpisodeRunDefinition, RunDefinition } from './training/run/definition.ts'
 export { type EpisodeRunSummary, loadPolicy } from './training/run/episode-run.ts'
 export type { RunListeners } from './training/run/kind.ts'

@@ -1,5 +1,5 @@
+import type { Sliding } from './column.ts'
 import type { RolloutColumns } from './rollout.ts'
-import type { Sliding } from './sliding.ts'
 
 /**
  * Legal actions, if the environment has masks: one byte per choice (the choices' sizes one after another), 1 = legal; otherwise empty.

@@ -14,12 +14,11 @@ import { canShare } from '../base/shared.ts'
 import {
   type Column,
   type Columns,
+  type ColumnType,
   elementBytes,
   isColumnSpec,
-  listColumns,
   type Plan,
   type PlannedColumn,
-  viewColumn,
 } from './column.ts'
 
 const PAGE_BYTES = 65_536
@@ -235,4 +234,42 @@ export function formatBytes(bytes: number): string {
     unit++
   }
   return `${unit === 0 ? value : value.toFixed(2)} ${units[unit]}`
+}
+
+/** Every column of a plan, in the order of declaration. */
+export function listColumns(plan: Plan, prefix = ''): PlannedColumn[] {
+  return Object.entries(plan).flatMap(([key, node]) => {
+    const name = prefix === '' ? key : `${prefix}.${key}`
+    if (!isColumnSpec(node)) return listColumns(node, name)
+    return [{ ...node, name, bytes: node.rows * node.width * elementBytes[node.type] }]
+  })
+}
+
+/** Every column of a plan with its typed array, in the order of declaration. */
+export function zipColumns(plan: Plan, columns: object, prefix = ''): { planned: PlannedColumn; column: Column }[] {
+  const planned = listColumns(plan, prefix)
+  const flat: Column[] = []
+  const walk = (node: object): void => {
+    for (const child of Object.values(node)) {
+      if (ArrayBuffer.isView(child)) flat.push(child as Column)
+      else walk(child)
+    }
+  }
+  walk(columns)
+  return planned.map((entry, index) => ({ planned: entry, column: flat[index]! }))
+}
+
+export function viewColumn(type: ColumnType, buffer: ArrayBufferLike, byteOffset: number, length: number): Column {
+  switch (type) {
+    case 'f32':
+      return new Float32Array(buffer, byteOffset, length)
+    case 'f64':
+      return new Float64Array(buffer, byteOffset, length)
+    case 'i32':
+      return new Int32Array(buffer, byteOffset, length)
+    case 'u32':
+      return new Uint32Array(buffer, byteOffset, length)
+    case 'u8':
+      return new Uint8Array(buffer, byteOffset, length)
+  }
 }

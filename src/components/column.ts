@@ -70,40 +70,11 @@ export function isColumnSpec(node: ColumnSpec | Plan): node is ColumnSpec {
   return typeof (node as ColumnSpec).type === 'string' && typeof (node as ColumnSpec).rows === 'number'
 }
 
-/** Every column of a plan, in the order of declaration. */
-export function listColumns(plan: Plan, prefix = ''): PlannedColumn[] {
-  return Object.entries(plan).flatMap(([key, node]) => {
-    const name = prefix === '' ? key : `${prefix}.${key}`
-    if (!isColumnSpec(node)) return listColumns(node, name)
-    return [{ ...node, name, bytes: node.rows * node.width * elementBytes[node.type] }]
-  })
-}
-
-/** Every column of a plan with its typed array, in the order of declaration. */
-export function zipColumns(plan: Plan, columns: object, prefix = ''): { planned: PlannedColumn; column: Column }[] {
-  const planned = listColumns(plan, prefix)
-  const flat: Column[] = []
-  const walk = (node: object): void => {
-    for (const child of Object.values(node)) {
-      if (ArrayBuffer.isView(child)) flat.push(child as Column)
-      else walk(child)
-    }
-  }
-  walk(columns)
-  return planned.map((entry, index) => ({ planned: entry, column: flat[index]! }))
-}
-
-export function viewColumn(type: ColumnType, buffer: ArrayBufferLike, byteOffset: number, length: number): Column {
-  switch (type) {
-    case 'f32':
-      return new Float32Array(buffer, byteOffset, length)
-    case 'f64':
-      return new Float64Array(buffer, byteOffset, length)
-    case 'i32':
-      return new Int32Array(buffer, byteOffset, length)
-    case 'u32':
-      return new Uint32Array(buffer, byteOffset, length)
-    case 'u8':
-      return new Uint8Array(buffer, byteOffset, length)
-  }
+/**
+ * Values that lanes carry from one tick to the next: two windows of numLanes × width elements. In a recorded cohort they slide along the
+ * rollout, so that `next` of one tick is `current` of the following one, without a copy.
+ */
+export interface Sliding<C extends Column> {
+  current: C
+  next: C
 }

@@ -1,4 +1,4 @@
-import type { Sliding } from './sliding.ts'
+import type { Sliding } from './column.ts'
 
 /**
  * Memory of a recurrent policy: the policy's memory width elements per lane, empty for other policies.

@@ -1,4 +1,4 @@
-import type { Sliding } from './sliding.ts'
+import type { Sliding } from './column.ts'
 
 /**
  * Observations: observation width elements per lane.

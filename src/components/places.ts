@@ -2,7 +2,9 @@
  * Columns of the buffer that lies apart (`arena.ts`), in messages to other threads. A message has their places instead of views: in
  * Node.js 20, a view in a message keeps only the lower 32 bits of its place, so one beyond 4 GiB arrives elsewhere, or not at all.
  */
-import { type Column, type ColumnType, viewColumn } from './column.ts'
+
+import { viewColumn } from './arena.ts'
+import type { Column, ColumnType } from './column.ts'
 
 /** A value in which places stand for the views of the buffer that lies apart. */
 export interface Sent<T> {

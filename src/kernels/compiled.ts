@@ -8,7 +8,7 @@
 import { assert } from '../base/errors.ts'
 import { isShared } from '../base/shared.ts'
 import type { At, ColumnLife, CompiledBuild, Kernels, WebAssemblyBuild } from './kernels.ts'
-import { allowRelaxed, hasModules, readModule } from './modules.ts'
+import { hasModules, readModule } from './modules.ts'
 import { bindNative } from './native.ts'
 import { type Bodies, bindTwins, type Twins } from './twins.ts'
 
@@ -81,7 +81,11 @@ export function bestWebAssemblyBuild(): WebAssemblyBuild | undefined {
 
 function findBest(): WebAssemblyBuild | undefined {
   if (!hasModules || !WebAssembly.validate(USES_SIMD)) return undefined
-  if (!WebAssembly.validate(RELAXED_MADD)) allowRelaxed()
+  // Node 20 has relaxed SIMD behind a flag, which holds for modules compiled later, in this thread and in those it starts.
+  const node = globalThis.process as NodeJS.Process | undefined
+  if (!WebAssembly.validate(RELAXED_MADD)) {
+    node?.getBuiltinModule?.('node:v8').setFlagsFromString('--experimental-wasm-relaxed-simd')
+  }
   return WebAssembly.validate(RELAXED_MADD) && fuses() ? 'relaxed' : 'simd'
 }
 

@@ -38,5 +38,3 @@ export const readModule: typeof node.readModule = (build, isShared) => {
 export const readBytes: typeof node.readBytes = ({ pathname }) => {
   throw new InputError(`compiled kernels ${pathname}`, 'a page, which cannot read files', 'plain kernels')
 }
-
-export const allowRelaxed: typeof node.allowRelaxed = () => {} // No flag turns it on in a browser.

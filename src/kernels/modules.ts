@@ -40,13 +40,8 @@ export function readBytes(url: URL): Uint8Array<ArrayBuffer> {
   return new Uint8Array(fs.readFileSync(url))
 }
 
-/** Node 20 has relaxed SIMD behind a flag, which holds for modules compiled later, in this thread and in those it starts. */
-export function allowRelaxed(): void {
-  builtin('node:v8')?.setFlagsFromString('--experimental-wasm-relaxed-simd')
-}
-
 /** A module of Node's own; undefined elsewhere. */
-function builtin<Name extends 'node:fs' | 'node:v8'>(name: Name) {
+function builtin(name: 'node:fs') {
   const runtime = globalThis.process as NodeJS.Process | undefined
   return runtime?.getBuiltinModule?.(name)
 }

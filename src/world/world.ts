@@ -9,23 +9,23 @@ import { createWorld as createEcs, createEntityIndex, type World as EcsWorld } f
 import { Clock } from '../base/clock.ts'
 import { checkCount, checkOptions, InputError, show, unknownWord } from '../base/errors.ts'
 import { checkSeed } from '../base/random.ts'
-import { type Arena, layArena, takeArena, type WasmMemory } from '../components/arena.ts'
-import {
-  type Column,
-  type Columns,
-  listColumns,
-  type Plan,
-  type PlannedColumn,
-  zipColumns,
-} from '../components/column.ts'
+import { type Arena, layArena, listColumns, takeArena, type WasmMemory, zipColumns } from '../components/arena.ts'
+import type { Column, Columns, Plan, PlannedColumn } from '../components/column.ts'
 import { createKernels, kernelBuildOf, loadKernels } from '../kernels/bind.ts'
 import type { KernelBuild, Kernels } from '../kernels/kernels.ts'
-import type { Cohort } from './cohort.ts'
+import type { Cohort, CohortKind } from './cohort.ts'
 import type { ConversationCohort, ConversationCohortOptions, ConversationDraft } from './conversations/cohort.ts'
 import type { EpisodeCohort } from './episodes/cohort.ts'
-import type { EpisodeDraft } from './episodes/options.ts'
+import { createEpisodes } from './episodes/columns.ts'
+import {
+  checkEpisodeThreads,
+  draftEpisodes,
+  type EpisodeCohortPlan,
+  episodeObjects,
+  planEpisodes,
+} from './episodes/draft.ts'
+import { type EpisodeCohortOptions, type EpisodeDraft, episodeOptions } from './episodes/options.ts'
 import type { CohortDraft, CohortOptions } from './housing.ts'
-import { draftCohort, kindOf } from './kinds.ts'
 
 /** Options that all cohorts of a world share. */
 export interface SharedOptions {
@@ -89,6 +89,73 @@ export async function openWorld(options: WorldOptions, shared?: SharedColumns): 
     drafts.push(draft)
   }
   return new World(drafts, { seed, kernels }, shared)
+}
+
+/** Promises of a cohort that awaits none: requested in every tick, so the list is created once. */
+const NOTHING: readonly Promise<void>[] = []
+
+/** What a world asks of a cohort of episodes. Its systems are in `systems/tick.ts`, above the world. */
+const episodes: CohortKind<EpisodeCohortOptions, EpisodeDraft, EpisodeCohort> = {
+  options: episodeOptions,
+  draft: draftEpisodes,
+  checkThreads: checkEpisodeThreads,
+  plan: planEpisodes,
+  objects: episodeObjects,
+  create(draft, columns, world, kernels, isFresh) {
+    return createEpisodes(draft, columns as Columns<EpisodeCohortPlan>, world, kernels, isFresh)
+  },
+  owed({ answer, rests, late }) {
+    if (answer !== null) return [answer.arrival]
+    return rests || late.size === 0 ? NOTHING : late.arrivals()
+  },
+  canGoOn: ({ rests, late, from, to }) => !rests && late.size < to - from,
+  release({ policy, environment, state }) {
+    policy.dispose?.()
+    environment.close?.(state)
+  },
+}
+
+type AnyKind = CohortKind<CohortOptions, CohortDraft, Cohort>
+const kinds: { readonly episodes: AnyKind; conversations?: AnyKind } = { episodes: episodes as unknown as AnyKind }
+
+export function kindOf({ kind }: { readonly kind: Cohort['kind'] }): AnyKind {
+  return kinds[kind]!
+}
+
+/** Code that other rooms load for conversations, so that a page of episodes loads none of it. */
+const loads: (() => Promise<void>)[] = []
+
+/** Runs `load` before the first cohort of conversations is drafted. */
+export function loadForConversations(load: () => Promise<void>): void {
+  loads.push(load)
+}
+
+async function conversationsKind(): Promise<AnyKind> {
+  if (kinds.conversations === undefined) {
+    const { conversations } = await import('./conversations/kind.ts')
+    await Promise.all(loads.map((load) => load()))
+    kinds.conversations = conversations as unknown as AnyKind
+  }
+  return kinds.conversations
+}
+
+/**
+ * Creates the draft of a cohort, of the kind of its environment. `helps`: in a thread that helps the one of `createWorld`.
+ * @throws InputError for an unknown option, and as the kind's `draft` does.
+ */
+async function draftCohort(
+  options: CohortOptions,
+  before: readonly CohortDraft[],
+  helps: boolean,
+  kernels: KernelBuild,
+): Promise<CohortDraft> {
+  if (typeof options !== 'object' || options === null) {
+    throw new InputError('cohort', show(options), 'an object with environment, policy and numLanes')
+  }
+  const isText = (options as Partial<ConversationCohortOptions>).environment?.kind === 'text'
+  const kind = isText ? await conversationsKind() : kinds.episodes
+  checkOptions(`a cohort of ${isText ? 'conversations' : 'episodes'}`, options, kind.options)
+  return kind.draft(options, before, helps, kernels)
 }
 
 /** Cohorts of lanes over one memory. `C` is their kind, `Name` their names. */

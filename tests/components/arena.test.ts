@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { InputError } from '../../src/base/errors.ts'
-import { addressable, arenaBytes, formatBytes, takeArena } from '../../src/components/arena.ts'
+import { addressable, arenaBytes, formatBytes, listColumns, takeArena } from '../../src/components/arena.ts'
 import {
   type Column,
   type ColumnSpec,
@@ -9,7 +9,6 @@ import {
   column,
   elementBytes,
   isColumnSpec,
-  listColumns,
   type Plan,
   saved,
 } from '../../src/components/column.ts'

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/base/errors.ts'
-import { takeArena } from '../../src/components/arena.ts'
-import { listColumns, zipColumns } from '../../src/components/column.ts'
+import { listColumns, takeArena, zipColumns } from '../../src/components/arena.ts'
 import { Trajectories, type TrajectoryColumns } from '../../src/tables/trajectories/trajectories.ts'
 import type { Trajectory } from '../../src/tables/trajectories/trajectory.ts'
 import { type TrajectoryLogSize, trajectoryLogPlan } from '../../src/tables/trajectories/trajectory-log.ts'

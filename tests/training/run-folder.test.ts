@@ -18,7 +18,7 @@ beforeEach(async () => {
 
 describe('the log of a run', () => {
   test('has what nobody may have seen, with time and process, and what is told on standard error too', async () => {
-    const { found: files } = await RunFolder.claim(() => folder, 'refuse')
+    const { found: files } = await RunFolder.claim(folder, 'refuse')
     const told: string[] = []
     vi.spyOn(process.stderr, 'write').mockImplementation((text) => {
       told.push(String(text))
@@ -44,7 +44,7 @@ describe('the log of a run', () => {
   })
 
   test('has what is stuck while somebody watches, and nothing of it afterwards', async () => {
-    const { found: files } = await RunFolder.claim(() => folder, 'refuse')
+    const { found: files } = await RunFolder.claim(folder, 'refuse')
     vi.spyOn(process.stderr, 'write').mockReturnValue(true)
     const beats = createBeats(1)
     const giveUp = vi.fn()

@@ -5,7 +5,7 @@ import { type Command, readKeys, splitWords } from '../../base/invocation.ts'
 import { integer, parseSetting } from '../../base/settings.ts'
 import { joinListeners } from '../../entries/loggers.ts'
 import { resumeRun } from '../../index.ts'
-import { follow, tellPlan, tellWarnings } from '../show/follow.ts'
+import { follow, tellPlan } from '../show/follow.ts'
 import { askForModule, trustKeys } from '../words/trust.ts'
 import { findCallbacks, trainKeys } from './train.ts'
 
@@ -44,7 +44,6 @@ export const resumeCommand: Command = async ({ words, json, quiet }) => {
     if (folder !== subject) await disk.remove(folder) // So that the same command can be corrected.
     throw error
   })
-  tellWarnings(run.warnings)
   if (run.ended !== null && !quiet) {
     const further = run.definition.kind === 'episodes' ? 'totalSteps=…' : 'rl.updates=…'
     process.stderr.write(

@@ -10,7 +10,7 @@ import {
   trainSweep,
 } from '../../entries/data.ts'
 import { choice, integer, strings, text } from '../../entries/settings.ts'
-import { follow, interruption, labeled, nextOfRuns, picturesFirst, tellLine, tellWarnings } from '../show/follow.ts'
+import { follow, interruption, labeled, nextOfRuns, picturesFirst, tellLine } from '../show/follow.ts'
 import { progressLine, returnFormat } from '../show/progress.ts'
 import { alignWords } from '../show/table.ts'
 
@@ -52,7 +52,6 @@ export const sweepCommand: Command = async ({ words, json, quiet }) => {
       tell: (line) => tellLine(quiet, line),
       signal: interrupt.signal,
       train(run, listeners) {
-        tellWarnings(run.warnings)
         if (run.ended !== null) return run.train(listeners) // Already trained side by side.
         interrupt.forget() // From here on each run has its own.
         return follow(run, { json: true, quiet }, listeners)

@@ -34,7 +34,6 @@ export const trainCommand: Command = async ({ words, json, quiet }) => {
   const own = await findCallbacks(callbacks)
   let page: Dashboard | null = null
   const train = async (run: Run, isQuiet: boolean, listeners: Parameters<Run['train']>[0] = {}) => {
-    tellWarnings(run.warnings)
     if (dashboard) page ??= await openPage(dirname(run.folder))
     return follow(run, { json: isQuiet, quiet }, joinListeners([listeners, ...own.map((listen) => listen(run))]))
   }

@@ -26,6 +26,7 @@ export async function follow(
   listeners: Parameters<Run['train']>[0] = {},
 ): Promise<RunSummary> {
   const { unit, header, total, done, noun, figures, curve, rate } = words[run.definition.kind]
+  tellWarnings(run.warnings)
   const interrupt = interruption(run, quiet, unit)
   if (run.ended === null) {
     for (const choice of run.choices) run.log(choice)

@@ -11,10 +11,9 @@ import type { TokenSpans, TurnChanges } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Evaluated, Parameter, ParameterViews } from '../../policies/policy.ts'
 import { addElements, copyElements, Forward } from './forward.ts'
-import { forwardPlan, type WeightBits } from './forward-plan.ts'
+import { forwardPlan, mixtureBackwardPlan, type WeightBits } from './forward-plan.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
 import { mixBackward } from './mixture.ts'
-import { mixtureBackwardPlan } from './mixture-plan.ts'
 import type { TransformerModel } from './model.ts'
 import {
   mapParameters,

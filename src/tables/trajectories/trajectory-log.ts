@@ -6,7 +6,8 @@
  * front. So the log is one or two runs of rows, the older first, and each run is a valid Arrow list.
  */
 import { InputError } from '../../base/errors.ts'
-import { type Columns, column, elementBytes, viewColumn } from '../../components/column.ts'
+import { viewColumn } from '../../components/arena.ts'
+import { type Columns, column, elementBytes } from '../../components/column.ts'
 import { eachOf, LARGEST, ROW_COLUMNS, TOKEN_COLUMNS, type Trajectory } from './trajectory.ts'
 
 export interface TrajectoryLogSize {

@@ -24,44 +24,46 @@ export const ifExistsSetting = choice(
   'if out=DIR already has a run: number: use the first free of DIR-2, DIR-3, …; resume: continue it; replace: delete it; refuse: end with an error',
 )
 
-/** A free folder; if it is numbered, also why the requested one was not free. */
+/** A free folder, and a message for the user if it is not the requested one. */
 export interface FreeFolder<T> {
   readonly path: string
   readonly found: T
-  readonly taken: TakenError | null
+  readonly moved: string | null
 }
 
+/** A requested folder, or what the names of folders begin with, which are numbered from 1, if none is. */
+export type Requested = string | { readonly usual: string }
+
 /** Names the n-th folder to try, from 1: the requested one, then numbered ones. */
-export function numbered(folder: string): (number: number) => string {
+function numbered(folder: string): (number: number) => string {
   const isNamed = !['', '.', '..'].includes(basename(folder))
   const base = isNamed ? folder.replace(/[/\\]+$/, '') : resolve(folder)
   return (number) => (number === 1 ? folder : `${base}-${number}`)
 }
 
-/** Tries folders until `attempt` finds a free one. @throws its errors, except TakenErrors with `ifExists` `number`. */
+/**
+ * Tries the requested folder, then numbered ones, until `attempt` finds a free one. `option` formats ifExists for the user.
+ * @throws its errors, except TakenErrors where folders are numbered.
+ */
 export async function firstFree<T>(
-  folderOf: (number: number) => string,
+  requested: Requested,
   ifExists: IfExists,
   attempt: (path: string) => Promise<T>,
+  option = (value: IfExists) => `ifExists=${value}`,
 ): Promise<FreeFolder<T>> {
+  const isUsual = typeof requested === 'object'
+  const folderOf = isUsual ? (number: number) => `${requested.usual}-${number}` : numbered(requested)
   let taken: TakenError | null = null
   for (let number = 1; ; number++) {
     const path = folderOf(number)
     try {
-      return { path, found: await attempt(path), taken }
+      const found = await attempt(path)
+      if (taken === null || isUsual) return { path, found, moved: null }
+      const others = `${option('resume')} continues it, ${option('replace')} starts over`
+      return { path, found, moved: `${taken.folder} ${taken.why}, so this training goes to ${path} (${others})` }
     } catch (error) {
-      if (ifExists !== 'number' || !(error instanceof TakenError)) throw error
+      if (!(isUsual || ifExists === 'number') || !(error instanceof TakenError)) throw error
       taken ??= error
     }
   }
-}
-
-/** The message for a numbered folder, otherwise null. `option` formats ifExists for the user. */
-export function tellNumbered(
-  { path, taken }: Pick<FreeFolder<unknown>, 'path' | 'taken'>,
-  option: (value: IfExists) => string,
-): string | null {
-  if (taken === null) return null
-  const others = `${option('resume')} continues it, ${option('replace')} starts over`
-  return `${taken.folder} ${taken.why}, so this training goes to ${path} (${others})`
 }

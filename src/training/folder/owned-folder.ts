@@ -3,7 +3,7 @@ import { InputError } from '../../base/errors.ts'
 import { cannotWrite, makeFolder } from '../../base/files/files.ts'
 import { tell } from '../../base/host.ts'
 import { listCheckpoints, type Manifest, readManifest } from './checkpoint.ts'
-import { firstFree, numbered, TakenError, tellNumbered } from './free-folder.ts'
+import { firstFree, TakenError } from './free-folder.ts'
 import type { IfExists } from './if-exists.ts'
 import { Ownership } from './owner.ts'
 import { emptyRun, holdsRun, type RunRecord, readConfig, runRecordOf } from './run-record.ts'
@@ -38,12 +38,13 @@ export class OwnedFolder {
    * training or a later checkpoint of this one.
    */
   async settle(user: FolderUser): Promise<void> {
-    const folderOf = numbered(this.#given)
-    const nextOf = (number: number) => (number === 1 ? this.path : folderOf(number))
-    const free = await firstFree(nextOf, this.#ifExists, (path) => this.#take(path, user))
-    this.path = free.path
-    const told = tellNumbered(free, (value) => `ifExists: '${value}'`)
-    if (told !== null) tell(told)
+    const take = async (requested: string): Promise<void> => {
+      const path = requested === this.#given ? this.path : requested // Which may be numbered already.
+      await this.#take(path, user)
+      this.path = path
+    }
+    const { moved } = await firstFree(this.#given, this.#ifExists, take, (value) => `ifExists: '${value}'`)
+    if (moved !== null) tell(moved)
   }
 
   async #take(path: string, user: FolderUser): Promise<void> {

@@ -24,7 +24,7 @@ import type { ModuleTrust } from '../../base/trust.ts'
 import { readLines, readMetrics } from '../../telemetry/metrics-lines.ts'
 import { Watchdog, type Watched } from '../watch/watchdog.ts'
 import { listCheckpoints, pruneCheckpoints, removeCheckpoints } from './checkpoint.ts'
-import { type FreeFolder, firstFree, TakenError } from './free-folder.ts'
+import { type FreeFolder, firstFree, type Requested, TakenError } from './free-folder.ts'
 import type { IfExists } from './if-exists.ts'
 import { keepMetricsIndex } from './metrics-index.ts'
 import { isClaim, isTemporary, Ownership } from './owner.ts'
@@ -60,10 +60,10 @@ export class RunFolder {
     this.#ownership = ownership
   }
 
-  /** Claims a folder for a new run, by number or as `ifExists` says. @throws InputError for other files or owners. */
-  static claim(folderOf: (number: number) => string, ifExists: IfExists): Promise<FreeFolder<RunFolder>> {
-    const isReplaced = ifExists === 'replace'
-    return firstFree(folderOf, ifExists, async (path) => {
+  /** Claims a folder for a new run, as `ifExists` says if it is requested. @throws InputError for other files or owners. */
+  static claim(requested: Requested, ifExists: IfExists): Promise<FreeFolder<RunFolder>> {
+    const isReplaced = typeof requested === 'string' && ifExists === 'replace'
+    return firstFree(requested, ifExists, async (path) => {
       if (!isReplaced) await refuseOccupied(path)
       await makeFolder(path).catch((cause) => {
         throw cannotWrite(path, cause)

@@ -19,7 +19,7 @@ import { VERSION } from '../../base/version.ts'
 import { type CurvePoint, drawCurves, smooth, together } from '../../telemetry/curves.ts'
 import { readMetrics } from '../../telemetry/metrics-lines.ts'
 import type { Cohort } from '../../world/cohort.ts'
-import { firstFree, numbered, TakenError, tellNumbered } from '../folder/free-folder.ts'
+import { firstFree, TakenError } from '../folder/free-folder.ts'
 import { checkIfExists, type IfExists } from '../folder/if-exists.ts'
 import { meanAndStd } from '../loop/metrics.ts'
 import type { MetricsOf } from '../loop/trainer.ts'
@@ -191,8 +191,7 @@ export async function claim(
   checkIfExists(ifExists)
   if (out === '') throw new InputError('out', 'an empty name', 'a folder')
   const record = `${JSON.stringify({ colonnade: VERSION, ...told }, null, 2)}\n`
-  const folderOf = out === undefined ? (number: number) => `${usual}-${number}` : numbered(out)
-  const free = await firstFree(folderOf, out === undefined ? 'number' : ifExists, async (folder) => {
+  const { path, moved } = await firstFree(out ?? { usual }, ifExists, async (folder) => {
     const path = join(folder, file)
     await makeFolder(folder)
     if ((await listFolder(folder)).length === 0 && (await writeNew(path, record))) return
@@ -212,9 +211,8 @@ export async function claim(
     const expected = 'a new folder, or one with runs of the same settings'
     throw new TakenError('out', folder, 'holds runs with other settings', expected)
   })
-  const line = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
-  if (line !== null) tell(line)
-  return free.path
+  if (moved !== null) tell(moved)
+  return path
 }
 
 /** The value with keys sorted, at all depths. */

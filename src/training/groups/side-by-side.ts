@@ -95,7 +95,7 @@ export async function trainSideBySide(
   }
   try {
     for (const { definition, folder } of runs) {
-      const { found: files } = await RunFolder.claim(() => folder, 'refuse')
+      const { found: files } = await RunFolder.claim(folder, 'refuse')
       folders.push(files)
       await files.writeConfig(configOf(folder, definition))
     }

@@ -6,7 +6,6 @@
  */
 import type { GradientPool } from '../../algorithms/shared-gradient.ts'
 import type { RlDefinition } from '../../algorithms/tokens/rl.ts'
-import { InputError, show } from '../../base/errors.ts'
 import type { Delivery, SavedAdmission } from '../../fleet/admission.ts'
 import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import type { World } from '../../world/world.ts'
@@ -76,13 +75,3 @@ export interface Collector {
 
 /** A collector's definition, which `createTrainer` takes for its `rl` phase. */
 export type CollectorDefinition = (world: World, cohort: ConversationCohort, rl: RlDefinition) => Collector
-
-/** @throws InputError for an invalid collector, and unless there is exactly one cohort for it. */
-export function checkCollector(collector: CollectorDefinition | undefined, numConversations: number): void {
-  if (collector === undefined) return
-  if (typeof collector !== 'function') {
-    throw new InputError('createTrainer, collector', show(collector), 'a collector like runAgents(…).collector')
-  }
-  if (numConversations === 1) return
-  throw new InputError('createTrainer, collector', `one for ${numConversations} cohorts of conversations`, 'one cohort')
-}

@@ -49,7 +49,7 @@ import { TextTeam } from '../text/learn/team.ts'
 import { Aborted } from '../threads/orders.ts'
 import { endWhenDropped } from '../threads/team.ts'
 import type { Collector, CollectorDefinition, SavedCollector } from './collector.ts'
-import type { Phases } from './given-algorithms.ts'
+import type { Phases } from './trainer-options.ts'
 import type { Goal, SavedTraining, Training } from './training.ts'
 
 /** Statistics of a cohort of conversations so far. */

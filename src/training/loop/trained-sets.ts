@@ -7,12 +7,11 @@ import { type Columns, column, type Plan, saved } from '../../components/column.
 import { Lives } from '../../components/population.ts'
 import { actionMaskWidth } from '../../environments/environment.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import { asEpisodes } from '../../world/cohort.ts'
+import type { PolicyModel } from '../../policies/policy.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import type { EpisodeDraft } from '../../world/episodes/options.ts'
 import { ratePolicy } from '../../world/episodes/self-play.ts'
 import type { World } from '../../world/world.ts'
-import { growMoments, inputMomentsPlan } from './input-moments.ts'
 import { meanAndStd, type selfPlayMetrics } from './metrics.ts'
 import { proximalPlan, StaleRollout } from './stale-rollout.ts'
 
@@ -93,11 +92,9 @@ export function trainedSetsPlan(world: World, draft: EpisodeDraft, algorithm: Al
   const shape = shapeOf(world, draft)
   const numRows = algorithm.numSteps * numLanes
   const isStale = (algorithm.staleness?.maxStaleness ?? 0) > 0 && algorithm.staleness!.correction !== 'none'
-  return {
-    ...learnerPlan(algorithm, shape),
-    proximal: proximalPlan(isStale ? numRows : 0),
-    sets: furtherSetsPlan(learningSets, numRows, () => learnerPlan(algorithm, shape)),
-  }
+  const own = learnerPlan(algorithm, shape)
+  const sets = furtherSetsPlan(learningSets, numRows, () => learnerPlan(algorithm, shape))
+  return { ...own, proximal: proximalPlan(isStale ? numRows : 0), sets }
 }
 
 /** @throws InputError if the cohort does not have episodes. */
@@ -143,7 +140,8 @@ export function createTrainedSets(
   share: ShareWork,
   pool?: LearnerContext['pool'],
 ): TrainedSet[] {
-  const cohort = asEpisodes(`algorithm of ${name}`, world.cohort(name))
+  const draft = draftOf(world, name)
+  const cohort = world.cohorts.find((cohort) => cohort.name === name) as EpisodeCohort
   const { rollout, league } = cohort
   const columns = learnerColumns(cohort)
   const { maxStaleness = 0, correction = 'none', rhoMax = 1, cMax = 1 } = algorithm.staleness ?? {}
@@ -159,7 +157,7 @@ export function createTrainedSets(
       league === null ? rollout : { ...rollout, valid: league.learned[set]! }
     const bind = (rollout: EpisodeCohort['rollout']) =>
       algorithm.bind({
-        ...shapeOf(world, draftOf(world, name)),
+        ...shapeOf(world, draft),
         rollout: stale === null ? seen(rollout) : stale.seen(rollout),
         finals: () => cohort.finals,
         columns: own.algorithm,
@@ -284,4 +282,34 @@ export function keepAdvantages({ cohort, set }: TrainedSet): void {
   if (set < league.learned.length - 1) return
   rollout.advantage.set(advantage)
   rollout.return.set(returns)
+}
+
+/** Added to the variance, as in Gymnasium and Stable-Baselines3. */
+const EPSILON = 1e-8
+
+/** The moments of a set of weights; empty if its policy does not normalize. */
+export function inputMomentsPlan({ normalizedInputs: width = 0 }: PolicyModel): Plan {
+  if (width === 0) return {}
+  return {
+    mean: saved(column('f64', width)),
+    squares: saved(column('f64', width)),
+    count: saved(column('f64', 1)),
+  }
+}
+
+type Moments = Readonly<Record<'mean' | 'squares' | 'count', Float64Array>>
+
+/** Adds a rollout's valid rows to the moments, and writes the policy's normalization at the end of its weights. */
+export function growMoments(
+  columns: Columns<Plan>,
+  weights: Float32Array,
+  { observation, valid }: { readonly observation: Float32Array; readonly valid: Uint8Array },
+  kernels: Kernels,
+): void {
+  const { mean, squares, count } = columns as unknown as Moments
+  const width = mean.length
+  const center = weights.subarray(weights.length - 2 * width, weights.length - width)
+  const deviation = weights.subarray(weights.length - width)
+  kernels.updateRunning(mean, squares, count, observation, valid, valid.length, width)
+  kernels.readRunning(center, deviation, mean, squares, count, EPSILON, width)
 }

@@ -1,7 +1,6 @@
 /** Sends metrics of a program's trainer to its loggers. Runs have their own (`run.ts`). */
 import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import type { DefinitionRecord } from '../../base/definition.ts'
-import { InputError, show } from '../../base/errors.ts'
 import { basename, resolve } from '../../base/files/path.ts'
 import { tell as say } from '../../base/host.ts'
 import type { Metrics } from '../../base/metrics.ts'
@@ -12,21 +11,11 @@ import type { World } from '../../world/world.ts'
 import type { TextMetrics } from '../text/evaluate/metrics.ts'
 import { lineMetrics, metricsLine as textLine } from '../text/evaluate/metrics-lines.ts'
 import { EntropyWatch } from '../watch/entropy-watch.ts'
-import type { Phases } from './given-algorithms.ts'
 import { metricsLine, metricsOfRun, type UpdateMetrics } from './metrics.ts'
+import type { Phases } from './trainer-options.ts'
 
 /** The algorithms of a trainer's cohorts by name: one for episodes, phases for conversations. */
 type AlgorithmsByName = Readonly<Record<string, AlgorithmDefinition | Phases>>
-
-/** @throws InputError for invalid loggers. */
-export function checkLoggers(loggers: readonly LoggerDefinition[]): readonly LoggerDefinition[] {
-  if (!Array.isArray(loggers)) throw new InputError('loggers', show(loggers), 'a list, like [tensorboard()]')
-  for (const logger of loggers) {
-    if (typeof logger?.open === 'function') continue
-    throw new InputError('loggers', show(logger), 'loggers, like tensorboard()')
-  }
-  return loggers
-}
 
 function partsOf(algorithm: AlgorithmDefinition | Phases): (DefinitionRecord & { readonly metrics: Metrics })[] {
   return 'bind' in algorithm ? [algorithm] : Object.values(algorithm)

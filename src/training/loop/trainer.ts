@@ -1,5 +1,4 @@
 /** The trainer: a world collects, its cohorts learn with their algorithms, and everything is saved and restored. */
-import type { AlgorithmDefinition } from '../../algorithms/algorithm.ts'
 import {
   BEAT_WORDS,
   callsOf,
@@ -18,8 +17,7 @@ import type { ArrowTable } from '../../tables/read-arrow.ts'
 import type { Table } from '../../tables/table.ts'
 import type { Cohort } from '../../world/cohort.ts'
 import type { ConversationCohort } from '../../world/conversations/cohort.ts'
-import { loadForConversations } from '../../world/kinds.ts'
-import { checkWorld, type World } from '../../world/world.ts'
+import { loadForConversations, type World } from '../../world/world.ts'
 import type { BackendRecord, Manifest } from '../folder/checkpoint.ts'
 import type { RunRecord } from '../folder/run-record.ts'
 import {
@@ -34,17 +32,13 @@ import {
 import { TrainerFolder } from '../folder/trainer-folder.ts'
 import { type LearnOptions, learnOptions } from '../recorded/learn-options.ts'
 import type { TextMetrics } from '../text/evaluate/metrics.ts'
-import { checkAhead } from '../threads/check-actors.ts'
-import { refuseInWorker, shareOf } from '../threads/orders.ts'
-import { threadsFor } from '../threads/threads.ts'
-import { checkCollector } from './collector.ts'
+import { shareOf } from '../threads/orders.ts'
 import type { ConversationProgress, ConversationTraining } from './conversations.ts'
 import { type EpisodeTraining, reserveEpisodes } from './episodes.ts'
-import { type Algorithms, checkThreads, isAlgorithm, isOneCohorts, type Phases, phasesOf } from './given-algorithms.ts'
 import type { UpdateMetrics } from './metrics.ts'
 import type { EpisodeProgress } from './trained-sets.ts'
-import { checkLoggers, metricsOfAlgorithms, TrainerLog } from './trainer-log.ts'
-import { checkBackend, checkTrainerOptions, type TrainerOptions } from './trainer-options.ts'
+import { metricsOfAlgorithms, TrainerLog } from './trainer-log.ts'
+import { type Algorithms, planTraining, type TrainerOptions, type TrainingPlan } from './trainer-options.ts'
 import { checkGoal, type Goal, nextTurn, type Training } from './training.ts'
 
 /** An update's metrics, by the kind of cohort. */
@@ -69,20 +63,7 @@ export function createTrainer<C extends Cohort, Name extends string>(
   algorithms: Algorithms | Readonly<Partial<Record<Name, Algorithms>>>,
   options: TrainerOptions = {},
 ): Trainer<C> {
-  refuseInWorker('createTrainer')
-  checkWorld('createTrainer(world, algorithms)', world)
-  const named = isOneCohorts(algorithms) ? { [soleCohort(world)]: algorithms } : (algorithms ?? {})
-  return new Trainer<C>(world, named as Readonly<Record<string, Algorithms>>, options)
-}
-
-function soleCohort(world: World): string {
-  const [first, ...others] = world.names
-  if (others.length === 0) return first!
-  throw new InputError(
-    'createTrainer(world, algorithm)',
-    `one algorithm for ${world.names.length} cohorts`,
-    `an object with one of ${world.names.join(', ')} for each key`,
-  )
+  return new Trainer<C>(world, planTraining(world, algorithms, options))
 }
 
 /** Minimum milliseconds between two samples of the process's memory. */
@@ -122,32 +103,15 @@ export class Trainer<C extends Cohort = Cohort> {
   keepsState = false
 
   /** Use `createTrainer`. */
-  constructor(world: World<C>, algorithms: Readonly<Record<string, Algorithms>>, options: TrainerOptions = {}) {
-    const { profile, folder, ifExists, backend, collector, stallSeconds, loggers, crew } = checkTrainerOptions(options)
-    if (Object.keys(algorithms).length === 0) {
-      throw new InputError('createTrainer(world, algorithms)', 'none', 'at least one algorithm')
-    }
-    const episodes: Record<string, AlgorithmDefinition> = {}
-    const conversations: Record<string, Phases> = {}
-    const { threads, actors, maxStaleness } = threadsFor(Object.values(algorithms).filter(isAlgorithm), options)
-    for (const [name, algorithm] of Object.entries(algorithms)) {
-      if (!world.names.includes(name)) throw unknownWord('cohort', name, world.names)
-      if (world.draft(name).kind === 'conversations') conversations[name] = phasesOf(name, algorithm)
-      else if (isAlgorithm(algorithm)) episodes[name] = checkThreads(name, algorithm, threads)
-      else throw new InputError(`algorithm of ${name}`, show(algorithm), 'an algorithm for episodes, like ppo()')
-    }
-    this.#names = [...Object.keys(episodes), ...Object.keys(conversations)]
-    const learning = { ...episodes, ...conversations }
+  constructor(world: World<C>, plan: TrainingPlan) {
+    const { episodes, conversations, learning, threads, actors, maxStaleness, profile, folder } = plan
+    this.#names = Object.keys(learning)
     const isSelfPlay = world.drafts.some((draft) => draft.kind === 'episodes' && draft.sets.selfPlay !== null)
     this.metrics = metricsOfAlgorithms(learning, isSelfPlay)
-    const { metrics } = this
-    this.#log = new TrainerLog(checkLoggers(loggers), { world, algorithms: learning, metrics })
-    checkBackend(backend, Object.keys(conversations).length)
-    checkCollector(collector, Object.keys(conversations).length)
-    if (actors > 0) checkAhead(world, episodes)
+    this.#log = new TrainerLog(plan.loggers, { world, algorithms: learning, metrics: this.metrics })
     world.split(threads, actors)
     this.world = world
-    this.#folder = folder === undefined ? undefined : new TrainerFolder(folder, ifExists)
+    this.#folder = folder === undefined ? undefined : new TrainerFolder(folder, plan.ifExists)
     const hasEpisodes = Object.keys(episodes).length > 0
     this.beats = createBeats(hasEpisodes ? threads : 1)
     world.clock.beat = this.beats.subarray(0, BEAT_WORDS)
@@ -155,12 +119,12 @@ export class Trainer<C extends Cohort = Cohort> {
     world.clock.trace = this.#trace
     // First all declare their columns; then the first that is bound takes the memory.
     const numBuffers = actors > 0 ? maxStaleness + 1 : undefined
+    const { stallSeconds, crew } = plan
     const bindEpisodes = hasEpisodes
       ? reserveEpisodes(world, episodes, { profile, beats: this.beats, numBuffers, stallSeconds, crew })
       : undefined
     const binders = Object.entries(conversations).map(
-      ([name, phases]) =>
-        [name, talk!.reserveConversations(world, name, phases, { profile, backend, collector })] as const,
+      ([name, phases]) => [name, talk!.reserveConversations(world, name, phases, plan)] as const,
     )
     this.#episodes = bindEpisodes?.()
     this.#conversations = new Map(binders.map(([name, bind]) => [name, bind()]))

@@ -44,9 +44,8 @@ import { planTextRun, samplingOf, type TextRunPlan } from '../text/learn/plan.ts
 import { type ConversationRunDefinition, conversationRunSettings } from './definition.ts'
 import { finderOf } from './find-parts.ts'
 import { FLEET_RESUMED, fleetOf } from './fleet-settings.ts'
-import { bare, givenOf, joinKeys, portable, readTexts, valuesOf } from './keys.ts'
+import { bare, givenOf, joinKeys, partsGiven, portable, readTexts, valuesOf } from './keys.ts'
 import type { RunKind, SharedSummary } from './kind.ts'
-import { partsGiven } from './parts.ts'
 import { reachedByTextPreset, textPresetOf } from './presets.ts'
 import { SHARED_RESUMED } from './settings.ts'
 

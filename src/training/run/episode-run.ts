@@ -46,11 +46,10 @@ import type { CrewDefinition } from '../threads/crew.ts'
 import { chooseThreads, type ThreadChoice } from '../threads/threads.ts'
 import { type EpisodeRunDefinition, type EpisodeRunSettings, episodeRunSettings } from './definition.ts'
 import { type EpisodeLine, lossCurve, returnCurve } from './episode-curves.ts'
-import { type NamedParts, partKeys, partsOf, reviveParts, usualParts, withoutParts } from './find-parts.ts'
+import { partKeys, partsOf, reviveParts, usualParts, withoutParts } from './find-parts.ts'
 import { FLEET_RESUMED, fleetOf } from './fleet-settings.ts'
-import { joinKeys, type KeyPart, portable, readTexts, valuesOf } from './keys.ts'
+import { joinKeys, type KeyPart, partsGiven, portable, readTexts, valuesOf } from './keys.ts'
 import type { RunKind, SharedSummary } from './kind.ts'
-import { partsGiven } from './parts.ts'
 import { reachedByPreset } from './presets.ts'
 import { SHARED_RESUMED } from './settings.ts'
 
@@ -68,8 +67,10 @@ export interface EpisodeRunSummary extends SharedSummary {
 }
 
 /** Every key of an environment's run, with defaults. @throws InputError if two parts have the same keys. */
-function keysOf(factory: EnvironmentFactory, named: NamedParts): ReadonlyMap<string, Setting> {
-  const { preset, policy, algorithm, systems, wrappers } = usualParts(factory, named)
+function keysOf(
+  factory: EnvironmentFactory,
+  { preset, policy, algorithm, systems, wrappers }: ReturnType<typeof usualParts>,
+): ReadonlyMap<string, Setting> {
   const further = [...systems, ...wrappers] as readonly (SystemFactory | WrapperFactory)[]
   const ids = ['environment', policy.id, algorithm.id, ...further.map(({ id }) => id)]
   const twice = ids.find((id, i) => ids.indexOf(id) < i)
@@ -91,8 +92,9 @@ async function configure(
   given: Readonly<Record<string, string>>,
 ): Promise<EpisodeRunDefinition> {
   const texts = withoutParts(given)
-  const { policy, algorithm, systems, wrappers } = usualParts(factory, await partsOf(given))
-  const keys = keysOf(factory, { policy, algorithm, systems, wrappers })
+  const parts = usualParts(factory, await partsOf(given))
+  const { policy, algorithm, systems, wrappers } = parts
+  const keys = keysOf(factory, parts)
   const values = readTexts(keys, texts)
   const own = withoutParts(valuesOf('', keys, values))
   const settings = resolveSettings('run', episodeRunSettings, own as never)
@@ -282,7 +284,7 @@ const builtIns = [...algorithms, ...policies, ...environments, ...ownSystems, ..
 
 export const episodeRun: RunKind<EpisodeRunDefinition, EpisodeCohort, EpisodeRunSummary, never> = {
   async keys(factory, given) {
-    return keysOf(factory as EnvironmentFactory, await partsOf(given))
+    return keysOf(factory as EnvironmentFactory, usualParts(factory as EnvironmentFactory, await partsOf(given)))
   },
   async metrics(factory, given) {
     const { preset, algorithm } = usualParts(factory as EnvironmentFactory, await partsOf(given))

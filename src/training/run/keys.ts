@@ -1,6 +1,14 @@
 /** The keys of a run, like `ppo.gamma`: several declarations, each with a prefix. */
-import { type DefinitionRecord, recordOf } from '../../base/definition.ts'
+import {
+  type DefinitionRecord,
+  findPart,
+  isModulePath,
+  type Part,
+  type Parts,
+  recordOf,
+} from '../../base/definition.ts'
 import { unknownKey } from '../../base/errors.ts'
+import { pathToFileURL } from '../../base/files/path.ts'
 import { keysOfToday } from '../../base/former-names.ts'
 import { parseSetting, type Setting, type Settings, type SettingValue } from '../../base/settings.ts'
 
@@ -69,4 +77,19 @@ export function portable(
 export function bare(definition: DefinitionRecord): DefinitionRecord {
   const { module: _, ...record } = recordOf(definition)
   return record
+}
+
+/** Imports parts named by module path; keys have `prefix`. @throws InputError unless a module exports exactly one. */
+export async function partsGiven(
+  prefix: string,
+  settings: Settings,
+  given: Readonly<Record<string, string>>,
+): Promise<Parts> {
+  const parts: Record<string, Part> = {}
+  for (const [key, { noun }] of Object.entries(settings)) {
+    const path = given[prefix + key]
+    if (noun === undefined || path === undefined || !isModulePath(path)) continue
+    parts[key] = await findPart(noun, pathToFileURL(path).href, 'caller')
+  }
+  return parts
 }

@@ -25,7 +25,6 @@ import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import { checkJudging, Judge, type Judgment, judgeMetrics, judgeSeed } from '../evaluate/judge.ts'
 import { listCheckpoints } from '../folder/checkpoint.ts'
-import { numbered, tellNumbered } from '../folder/free-folder.ts'
 import { checkIfExists, type IfExists } from '../folder/if-exists.ts'
 import { type ResumeOptions, RunFolder, recordIn, refuseOccupied } from '../folder/run-folder.ts'
 import { holdsRun, peekConfig, readConfig } from '../folder/run-record.ts'
@@ -358,30 +357,25 @@ export async function startRun<D extends RunDefinition>(
   onPlan: (plan: TextRunPlan) => void = () => {},
   ifExists: IfExists = 'number',
 ): Promise<Run<D>> {
+  const kind = kindOf(given)
   checkIfExists(ifExists)
   if (out === '') throw new InputError('out', 'an empty name', 'a folder')
   if (out !== undefined) {
     if (ifExists === 'resume' && (await holdsRun(out))) return goOn(given, out, onPlan)
     if (ifExists === 'refuse') await refuseOccupied(out)
   }
-  const kind = kindOf(given)
   checkJudging(given.settings)
   // Before anything is written: settings may be refused here, and sizes before weights are read.
   const made = (await kind.createTrainer(given, false, onPlan)) as unknown as MadeTrainer<D, CohortOfRun<D>>
   const { definition, trainer } = made
   const judge = await unlessFails(made, async () => new Judge(definition.settings, [], kind.lineKey, metricNames(made)))
-  const usual = (number: number) => join('runs', `${definition.environment.id.replaceAll('/', '-')}-${number}`)
+  const usual = join('runs', definition.environment.id.replaceAll('/', '-'))
   return unlessFails(made, async () => {
-    const free = await RunFolder.claim(
-      out === undefined ? usual : numbered(out),
-      out === undefined ? 'number' : ifExists,
-    )
-    const files = free.found
+    const { found: files, moved } = await RunFolder.claim(out ?? { usual }, ifExists)
     return files.unlessFails(async () => {
       // Before config.json marks it as a run: a resumed run then does not need the file of weights.
       if (kind.keepsBeginning(definition)) await trainer.save(files.path)
       await files.writeConfig(configOf(files.path, definition))
-      const moved = out === undefined ? null : tellNumbered(free, (value) => `ifExists=${value}`)
       return new Run(files, made, judge, moved)
     })
   })

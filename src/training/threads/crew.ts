@@ -10,7 +10,7 @@ import type { Pause } from '../../systems/tick.ts'
 import { keepBeginning, openBuffer } from '../../world/episodes/ahead-buffers.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
 import type { World } from '../../world/world.ts'
-import { collectWatched, type WatchedRollouts } from '../watch/watched-rollouts.ts'
+import { collectWatched, type WatchedRollouts } from '../loop/collection.ts'
 
 /** Times of a rollout, a member each. */
 export interface CrewTimes {

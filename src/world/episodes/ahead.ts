@@ -7,11 +7,18 @@
  * The lanes' state at the start of rollout r is saved in place r mod n, since the lanes are further ahead when a checkpoint needs it.
  */
 import type { Action, ActionMask } from '../../components/action.ts'
-import { type Column, type Columns, column, isColumnSpec, type Plan, saved } from '../../components/column.ts'
+import {
+  type Column,
+  type Columns,
+  column,
+  isColumnSpec,
+  type Plan,
+  type Sliding,
+  saved,
+} from '../../components/column.ts'
 import type { Memory } from '../../components/memory.ts'
 import type { Observation } from '../../components/observation.ts'
 import type { FinalObservations, RolloutColumns } from '../../components/rollout.ts'
-import type { Sliding } from '../../components/sliding.ts'
 import type { Transition } from '../../components/transition.ts'
 import type { Policy } from '../../policies/policy.ts'
 

@@ -4,13 +4,12 @@
  * (`shares.ts`).
  */
 import type { Action, ActionMask } from '../../components/action.ts'
-import type { Column, Columns, Plan } from '../../components/column.ts'
+import type { Column, Columns, Plan, Sliding } from '../../components/column.ts'
 import type { Episode } from '../../components/episode.ts'
 import type { Memory } from '../../components/memory.ts'
 import type { Observation } from '../../components/observation.ts'
 import type { PopulationColumns } from '../../components/population.ts'
 import type { FinalObservations, RolloutColumns } from '../../components/rollout.ts'
-import type { Sliding } from '../../components/sliding.ts'
 import type { Transition } from '../../components/transition.ts'
 import type { EnvironmentDefinition, Lanes } from '../../environments/environment.ts'
 import type { Policy, PolicyDefinition, PolicyModel } from '../../policies/policy.ts'

@@ -40,13 +40,19 @@ export function createEpisodes(
   const { rollout, carried, episode, weights, laneList, bootstrap } = columns
   const { index } = world.threads
   if (isFresh) writeFirstValues(draft, columns, new Random(options.seed ?? world.seed))
+  writeBounds(columns, environment)
+  const refusal = whyNotLate(draft, world.threads.count)
   const { population } = columns
   const present = population.present[0]!
   const collector = collecting(world.threads)
   const shares = sharesOf({ sliding, numSteps, numLanes, environment }, collector.count, present)
   const share = shares[collector.index] ?? { sliding, numSteps, numLanes, from: 0, to: 0 }
   const { from, to } = share
-
+  const finalsOf = (final: Columns<EpisodeCohortPlan>['final']) => {
+    const finals = shares.map((each, thread) => finalObservations(final, each, thread))
+    return { finals, final: finals[collector.index] ?? finalObservations(final, share, 0) }
+  }
+  const { finals, final } = finalsOf(columns.final)
   const slidersOf = (rollout: RolloutColumns) => ({
     observation: createSlider(rollout.observation, carried.observation, share),
     actionMask: createSlider(rollout.actionMask, carried.actionMask, share),
@@ -76,12 +82,6 @@ export function createEpisodes(
     ...[action, transition, episode, columns.state, ...(league === null ? [] : [league.lanes]), ...ownComponents],
   ]
   const entities = isFresh ? new LaneEntities(world.ecs, components, present) : null
-  writeBounds(columns, environment)
-  const finalsOf = (final: Columns<EpisodeCohortPlan>['final']) => {
-    const finals = shares.map((each, thread) => finalObservations(final, each, thread))
-    return { finals, final: finals[collector.index] ?? finalObservations(final, share, 0) }
-  }
-  const { finals, final } = finalsOf(columns.final)
   const buffers = (): RolloutBuffer[] => [
     { rollout, finals, final, windows, sliders: sliders.map(({ windows, firstBlock }) => ({ windows, firstBlock })) },
     ...Object.values(columns.ahead.others).map(({ rollout, final }): RolloutBuffer => {
@@ -96,7 +96,6 @@ export function createEpisodes(
   const isAhead = reservation?.numBuffers !== undefined
   const ahead = isAhead ? createAhead(columns.ahead, buffers(), collector.index < 0 ? null : bind) : null
   const late = new LateLanes(action, episode, spaceWidth(actionSpace))
-  const refusal = whyNotLate(draft, world.threads.count)
   const environmentLanes: Lanes = {
     answersLater(n, arrival) {
       if (refusal !== null) throw new InputError(`environment ${environment.id}`, 'a promise', refusal)

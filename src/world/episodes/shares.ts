@@ -1,7 +1,6 @@
 /** Divides the lanes of a cohort of episodes among threads, with their parts of columns. */
-import type { Column, Columns } from '../../components/column.ts'
+import type { Column, Columns, Sliding } from '../../components/column.ts'
 import type { FinalObservations } from '../../components/rollout.ts'
-import { slidingWindows } from '../../components/sliding.ts'
 import type { Housing } from '../housing.ts'
 import type { BootstrapList, EpisodeCohort, Slider } from './cohort.ts'
 import type { EpisodeCohortPlan } from './draft.ts'
@@ -137,4 +136,15 @@ function clearRows({ rollout, league, systems, numSteps, numLanes }: EpisodeCoho
   }
   rollout.step.fill(-1, from, to)
   league?.acted.fill(0, from, to)
+}
+
+/** The windows on a column of the rollout, one for each of its row blocks; the last `next` is `carried`. */
+export function slidingWindows<C extends Float32Array | Uint8Array>(
+  rollout: C,
+  carried: C,
+  numSteps: number,
+): Sliding<C>[] {
+  const elements = carried.length
+  const blocks = Array.from({ length: numSteps }, (_, t) => rollout.subarray(t * elements, (t + 1) * elements) as C)
+  return blocks.map((current, t) => ({ current, next: blocks[t + 1] ?? carried }))
 }

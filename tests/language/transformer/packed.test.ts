@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { Random } from '../../../src/base/random.ts'
-import { listColumns } from '../../../src/components/column.ts'
+import { listColumns } from '../../../src/components/arena.ts'
 import { spansOf } from '../../../src/kernels/bind.ts'
 import type { KernelBuild } from '../../../src/kernels/kernels.ts'
 import { lora } from '../../../src/language/transformer/lora.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { Tensor } from '../../../src/base/files/safetensors.ts'
-import { listColumns } from '../../../src/components/column.ts'
+import { listColumns } from '../../../src/components/arena.ts'
 import { LARGEST_4_BITS, spansOf } from '../../../src/kernels/bind.ts'
 import { lora } from '../../../src/language/transformer/lora.ts'
 import { transformer } from '../../../src/language/transformer/model.ts'

@@ -5,7 +5,7 @@ import { ConversationPhase } from '../../../src/components/conversation.ts'
 import type { DecodingWorkers } from '../../../src/engines/engine.ts'
 import { type DecodingThread, decodeShare } from '../../../src/engines/local/decode-share.ts'
 import { TransformerDecoder } from '../../../src/language/transformer/decoder.ts'
-import { infer, reset } from '../../../src/systems/systems.ts'
+import { infer, reset } from '../../../src/systems/tick.ts'
 import { digits, localEngineOf, talkUntil, talkWorld } from '../../support/conversations.ts'
 
 const SEED = 3

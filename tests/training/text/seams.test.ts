@@ -5,7 +5,7 @@ import { type ScriptStep, scriptedEngine } from '../../../src/engines/scripted.t
 import { createTrainer, rl, sft } from '../../../src/index.ts'
 import type { BackendDefinition, TrainingBackend } from '../../../src/training/backends/backend.ts'
 import { reserveConversations } from '../../../src/training/loop/conversations.ts'
-import type { Phases } from '../../../src/training/loop/given-algorithms.ts'
+import type { Phases } from '../../../src/training/loop/trainer-options.ts'
 import type { TextMetrics } from '../../../src/training/text/evaluate/metrics.ts'
 import type { ConversationCohort, ConversationCohortOptions } from '../../../src/world/conversations/cohort.ts'
 import { digits, talkWorld } from '../../support/conversations.ts'

@@ -14,8 +14,8 @@ import { tokenUpdatePlan, type UpdateSize } from '../../../algorithms/tokens/tok
 import { InputError } from '../../../base/errors.ts'
 import { group } from '../../../base/metrics.ts'
 import { numCores, readsMessages } from '../../../base/threads/cores.ts'
-import { arenaBytes, arenaRoom, checkRoom, formatBytes } from '../../../components/arena.ts'
-import { type Columns, column, listColumns, type Plan, saved } from '../../../components/column.ts'
+import { arenaBytes, arenaRoom, checkRoom, formatBytes, listColumns } from '../../../components/arena.ts'
+import { type Columns, column, type Plan, saved } from '../../../components/column.ts'
 import { kernelBuildOf, NUM_SLOTS } from '../../../kernels/bind.ts'
 import { languageModel, type OpenLanguageModel } from '../../../language/language-model.ts'
 import { reachesApart } from '../../../language/transformer/memory.ts'
@@ -25,7 +25,7 @@ import { largestConversationPlan, openConversations } from '../../../world/conve
 import { conversationLogSize } from '../../../world/conversations/log.ts'
 import type { BackendDefinition, BackendShape } from '../../backends/backend.ts'
 import { localBackend } from '../../backends/local-backend.ts'
-import type { Phases } from '../../loop/given-algorithms.ts'
+import type { Phases } from '../../loop/trainer-options.ts'
 import type { ConversationRunDefinition } from '../../run/definition.ts'
 
 /** Rows of a micro-batch: a conversation as long as the context always fits. */
