@@ -13,9 +13,14 @@ export interface MultiDiscreteSpace {
   readonly sizes: readonly number[]
 }
 
-/** Real numbers in a box: f32 of the given shape, each within its bounds, which may be infinite. */
+/** How the numbers of a box are stored: as f32, or as bytes, whole numbers from 0 to 255. */
+export type BoxType = 'f32' | 'u8'
+
+/** Numbers in a box of the given shape, each within its bounds, which may be infinite where they are f32. */
 export interface BoxSpace {
   readonly kind: 'box'
+  /** `u8` where observations are stored as bytes; absent for f32. */
+  readonly type?: 'u8'
   readonly shape: readonly number[]
   /** One lower bound per element, row-major. */
   readonly low: readonly number[]
@@ -49,18 +54,21 @@ export function multiDiscrete(sizes: readonly number[]): MultiDiscreteSpace {
 
 /**
  * A box of real numbers. `low` and `high` are one number for every element, or one per element; the default shape is
- * that of the arrays.
+ * that of the arrays. Observations of `type: 'u8'` are stored as bytes (`observationType` of `defineEnvironment`); actions are f32.
+ * @throws InputError for bounds that are not in order, and for those of bytes that are no whole numbers from 0 to 255.
  *
  * @example box({ low: [-1, -8], high: [1, 8] })
- * @example box({ low: 0, high: 1, shape: [10, 10, 4] })
+ * @example box({ low: 0, high: 1, shape: [10, 10, 4], type: 'u8' })
  */
 export function box(bounds: {
   low: number | readonly number[]
   high: number | readonly number[]
   shape?: readonly number[]
+  type?: BoxType
 }): BoxSpace {
   checkGiven('bounds of box', bounds, ['low', 'high'])
-  const { low, high } = bounds
+  const { low, high, type } = bounds
+  if (type !== undefined && type !== 'f32' && type !== 'u8') throw new InputError('box type', show(type), 'f32 or u8')
   const shape =
     bounds.shape ?? (typeof low !== 'number' ? [low.length] : typeof high !== 'number' ? [high.length] : [1])
   if (shape.length === 0 || shape.some((size) => !Number.isInteger(size) || size < 1)) {
@@ -76,12 +84,19 @@ export function box(bounds: {
       throw new InputError(`box ${name}`, `${values.length} bounds`, `${size} (shape ${show(shape)})`)
     return values
   }
-  const space: BoxSpace = { kind: 'box', shape: [...shape], low: spread('low', low), high: spread('high', high) }
+  const space: BoxSpace = {
+    kind: 'box',
+    shape: [...shape],
+    low: spread('low', low),
+    high: spread('high', high),
+    ...(type === 'u8' && { type }),
+  }
+  const isByte = (bound: number) => Number.isInteger(bound) && bound >= 0 && bound <= 255
   for (let i = 0; i < size; i++) {
-    if (!(space.low[i]! <= space.high[i]!)) {
-      const expected = 'low ≤ high, neither NaN'
-      throw new InputError(`box element ${i}`, `low ${space.low[i]} and high ${space.high[i]}`, expected)
-    }
+    const [least, most] = [space.low[i]!, space.high[i]!]
+    if (least <= most && (type !== 'u8' || (isByte(least) && isByte(most)))) continue
+    const expected = `low ≤ high, ${type === 'u8' ? 'whole numbers from 0 to 255, as bytes' : 'neither NaN'}`
+    throw new InputError(`box element ${i}`, `low ${least} and high ${most}`, expected)
   }
   return space
 }
@@ -93,7 +108,12 @@ export function spaceWidth(space: Space): number {
   return space.low.length
 }
 
-/** The column type of the space's values. */
+/** The column type of observations of the space. */
+export function observationType(space: Space): BoxType {
+  return space.kind === 'box' ? (space.type ?? 'f32') : 'f32'
+}
+
+/** The column type of actions of the space. */
 export function spaceType(space: Space): 'i32' | 'f32' {
   return space.kind === 'box' ? 'f32' : 'i32'
 }
@@ -104,9 +124,13 @@ export function choiceSizes(space: Space): readonly number[] {
   return space.kind === 'multi-discrete' ? space.sizes : []
 }
 
-/** A space as JSON: infinite bounds, which JSON lacks, are the strings "Infinity" and "-Infinity". */
+/**
+ * A space as JSON: infinite bounds, which JSON lacks, are the strings "Infinity" and "-Infinity". Without the type of a box: columns have
+ * their own, and those of f32 and of bytes have the same values.
+ */
 export function spaceToJson(space: Space): string {
-  return JSON.stringify(space, (_, value) =>
+  const { type: _, ...values } = space.kind === 'box' ? space : { ...space, type: undefined }
+  return JSON.stringify(values, (_, value) =>
     typeof value === 'number' && !Number.isFinite(value) ? String(value) : value,
   )
 }

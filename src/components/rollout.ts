@@ -7,13 +7,14 @@
  * need them: the table has them as `finalObservation`, otherwise null. A box action is stored twice: `action` as chosen, for learning,
  * and `appliedAction` as applied. Rows with `valid` = 0 are excluded from advantages and minibatches.
  */
-import { type Space, spaceType, spaceWidth } from '../base/space.ts'
+import { type BoxType, observationType, type Space, spaceType, spaceWidth } from '../base/space.ts'
 import { type ColumnSpec, type Columns, column } from './column.ts'
+import type { ObservationColumn } from './observation.ts'
 
 /** The columns of a rollout before they have memory. */
 export interface RolloutPlan extends Record<string, ColumnSpec> {
   /** Observation before the action: observation width elements per row. Written by the environment. */
-  observation: ColumnSpec<'f32'>
+  observation: ColumnSpec<'f32'> | ColumnSpec<'u8'>
   /** 1 for each legal choice; empty if the environment has no mask. Written by the environment. */
   actionMask: ColumnSpec<'u8'>
   /** The policy's memory before the action; empty for policies without memory. Written by the policy. */
@@ -61,7 +62,7 @@ export type RolloutColumns = Columns<RolloutPlan>
  */
 export interface FinalObservations {
   readonly row: Uint32Array
-  readonly observation: Float32Array
+  readonly observation: ObservationColumn
   /** Action masks of these states; empty if every action is legal. */
   readonly actionMask: Uint8Array
   /** Number of entries, as one element, so that other threads see it. */
@@ -72,7 +73,7 @@ export interface FinalObservations {
 export function finalPlan(numSteps: number, numLanes: number, widths: Omit<RowWidths, 'memory'>, threads: number) {
   return {
     row: column('u32', numSteps * numLanes),
-    observation: column('f32', numSteps * numLanes, widths.observation),
+    observation: observationColumn(numSteps * numLanes, widths),
     actionMask: column('u8', numSteps * numLanes, widths.actionMask),
     count: column('u32', threads),
   }
@@ -81,14 +82,28 @@ export function finalPlan(numSteps: number, numLanes: number, widths: Omit<RowWi
 /** Elements per row of the sliding columns. */
 export interface RowWidths {
   readonly observation: number
+  readonly observationType: BoxType
   readonly actionMask: number
   readonly memory: number
+}
+
+/** The elements of an observation of a space, and their type. */
+export function observationOf(space: Space): Pick<RowWidths, 'observation' | 'observationType'> {
+  return { observation: spaceWidth(space), observationType: observationType(space) }
+}
+
+/** Plans a column of observations. */
+export function observationColumn(
+  rows: number,
+  { observation, observationType }: Pick<RowWidths, 'observation' | 'observationType'>,
+): RolloutPlan['observation'] {
+  return column(observationType, rows, observation) as RolloutPlan['observation']
 }
 
 export function rolloutPlan(numSteps: number, numLanes: number, widths: RowWidths, action: Space): RolloutPlan {
   const rows = numSteps * numLanes
   return {
-    observation: column('f32', rows, widths.observation),
+    observation: observationColumn(rows, widths),
     actionMask: column('u8', rows, widths.actionMask),
     memory: column('f32', rows, widths.memory),
     action: column(spaceType(action), rows, spaceWidth(action)) as RolloutPlan['action'],

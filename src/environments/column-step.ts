@@ -6,6 +6,7 @@ import { InputError, show, unknownWord } from '../base/errors.ts'
 import { columnOf, Expression, expressionOf, type Operand, where } from '../base/expressions/expression.ts'
 import { programOf } from '../base/expressions/expression-program.ts'
 import type { Column, ColumnType } from '../components/column.ts'
+import type { ObservationColumn } from '../components/observation.ts'
 import { type BoundLoop, bindColumnLoop, type LoopColumn, type LoopElement, type LoopType } from '../kernels/bind.ts'
 import type { Lanes, State, StateDeclaration } from './environment.ts'
 
@@ -37,7 +38,7 @@ export interface ColumnStepOutputs<D> {
  * bits for every kernel build. Expressions have `plus`, `minus`, `times`, `over`, `negative`, `square`, `sqrt`, `abs`, `floor`, `sin`,
  * `cos` (of angles up to some thousands), `min`, `max`, `clip`, `greaterThan`, `lessThan`, `equalTo`, `or` and `and`; `where` of
  * `colonnade/algorithms` chooses between two. State columns are `f32`, `i32` or `u8`. For randomness, masks, births and deaths, write a
- * plain step.
+ * plain step. Observations of bytes are rounded toward 0, too.
  * @throws InputError at the first step, for unknown columns, lists of another length than a column's elements, and unsupported
  * operations.
  * @example
@@ -57,7 +58,7 @@ export interface ColumnStepOutputs<D> {
 export function columnStep<const D extends StateDeclaration>(
   declaration: D,
   step: (columns: ColumnStepInputs<D>) => ColumnStepOutputs<D>,
-): (lanes: Lanes<State<D>>, from: number, to: number) => void {
+): (lanes: Lanes<State<D>, ObservationColumn>, from: number, to: number) => void {
   const bound = new WeakMap<object, Bound>()
   return (lanes, from, to) => {
     let each = bound.get(lanes)
@@ -72,7 +73,7 @@ export function columnStep<const D extends StateDeclaration>(
   }
 }
 
-type AnyLanes = Lanes<Readonly<Record<string, Column>>>
+type AnyLanes = Lanes<Readonly<Record<string, Column>>, ObservationColumn>
 type Several = Readonly<Record<string, Expression | readonly Expression[]>>
 type AnyStep = (columns: Omit<ColumnStepInputs<unknown>, 'state'> & { readonly state: Several }) => Omit<
   ColumnStepOutputs<unknown>,

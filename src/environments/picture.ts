@@ -4,6 +4,7 @@
  */
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import type { BoxSpace, Space } from '../base/space.ts'
+import type { ObservationColumn } from '../components/observation.ts'
 
 /** Red, green and blue, from 0 to 255: the background, then the channels. */
 export const pictureColors: readonly (readonly [number, number, number])[] = [
@@ -34,7 +35,7 @@ export interface Picture {
 }
 
 /** The picture of one observation. @throws InputError if observations are not a grid of at most 15 channels. */
-export function gridPicture(space: Space, observation: Float32Array): Picture {
+export function gridPicture(space: Space, observation: ObservationColumn): Picture {
   checkGiven('space of gridPicture', space, ['kind'])
   checkGiven('observation of gridPicture', observation, 'a list')
   const [rows, columns, channels] = gridShape(space)

@@ -6,16 +6,19 @@
 import { type DefinitionRecord, defineFactory, type Factory, recordOf } from '../base/definition.ts'
 import { InputError, show } from '../base/errors.ts'
 import type { Settings, SettingValues } from '../base/settings.ts'
+import type { ObservationColumn } from '../components/observation.ts'
 import type { EnvironmentDefinition, EnvironmentModel, Lanes, State, StateDeclaration } from './environment.ts'
 import type { Picture } from './picture.ts'
+
+type OuterLanes = Lanes<unknown, ObservationColumn>
 
 /** The lanes of a wrapper in `reset` and `step`; row n of each column is lane n. */
 export interface WrapperLanes<S = unknown> {
   readonly own: S
   /** The world's lanes: the policy sees what is written there. */
-  readonly outer: Lanes
+  readonly outer: OuterLanes
   /** The lanes for the inner environment: the same columns, until the wrapper replaces some for a call. */
-  readonly inner: { -readonly [name in keyof Lanes]: Lanes[name] }
+  readonly inner: { -readonly [name in keyof Lanes]: OuterLanes[name] }
 }
 
 /** The result of a wrapper's `make`: the differences from the inner environment. */
@@ -99,13 +102,13 @@ export function defineWrapper<
         state: { ...environment.state, ...state },
         wrappers: [...(environment.wrappers ?? []), recordOf(this)],
         ...(draw && { draw: (columns: Readonly<Record<string, unknown>>, n: number) => draw(ownOf(columns), n) }),
-        reset(lanes: Lanes, rows: Uint32Array, count: number) {
+        reset(lanes: OuterLanes, rows: Uint32Array, count: number) {
           if (reset === undefined) return environment.reset(lanes, rows, count)
           answer = undefined
           reset(lanesOf(lanes), rows, count)
           return answer as undefined
         },
-        step(lanes: Lanes, from: number, to: number) {
+        step(lanes: OuterLanes, from: number, to: number) {
           if (step === undefined) return environment.step(lanes, from, to)
           answer = undefined
           step(lanesOf(lanes), from, to)
@@ -132,8 +135,10 @@ export function wrap(
 }
 
 /** Creates a wrapper's lanes once for each lanes object, so that a step allocates nothing. */
-function boundLanes<S>(ownOf: (columns: Readonly<Record<string, unknown>>) => S): (outer: Lanes) => WrapperLanes<S> {
-  const bound = new WeakMap<Lanes, WrapperLanes<S>>()
+function boundLanes<S>(
+  ownOf: (columns: Readonly<Record<string, unknown>>) => S,
+): (outer: OuterLanes) => WrapperLanes<S> {
+  const bound = new WeakMap<OuterLanes, WrapperLanes<S>>()
   return (outer) => {
     let lanes = bound.get(outer)
     if (lanes === undefined) {

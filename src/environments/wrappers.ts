@@ -1,7 +1,8 @@
 /** The built-in wrappers. */
 import { byId, InputError, show } from '../base/errors.ts'
 import { integer, number, optionalNumber } from '../base/settings.ts'
-import { type BoxSpace, box, spaceWidth } from '../base/space.ts'
+import { type BoxSpace, box, observationType, spaceWidth } from '../base/space.ts'
+import type { ObservationColumn } from '../components/observation.ts'
 import { type EnvironmentDefinition, STEPS_MAX } from './environment.ts'
 import { gridPicture, isGrid } from './picture.ts'
 import { defineWrapper, type WrapperFactory } from './wrapper.ts'
@@ -37,8 +38,8 @@ export const frameStack = defineWrapper({
   module: import.meta.url,
   settings: { frames: integer(4, 'observations to stack', { min: 1, max: 256 }) },
   state: ({ frames }, { observationSpace }) => ({
-    newest: ['f32', spaceWidth(observationSpace)],
-    frames: ['f32', frames * spaceWidth(observationSpace)],
+    newest: [observationType(observationSpace), spaceWidth(observationSpace)],
+    frames: [observationType(observationSpace), frames * spaceWidth(observationSpace)],
   }),
   make({ frames }, environment) {
     const { shape, low, high } = environment.observationSpace as BoxSpace
@@ -52,7 +53,7 @@ export const frameStack = defineWrapper({
     const answersLater = () => refuseLater(environment, 'frameStack')
     const isDrawn = environment.draw === undefined && isGrid(environment.observationSpace)
     /** Writes lane n's observation: its frames, part by part. */
-    const write = (observation: Float32Array, own: Float32Array, n: number) => {
+    const write = (observation: ObservationColumn, own: ObservationColumn, n: number) => {
       let to = n * frames * width
       for (let p = 0; p < parts; p++) {
         for (let f = 0; f < frames; f++) {
@@ -66,6 +67,7 @@ export const frameStack = defineWrapper({
         low: stacked(low),
         high: stacked(high),
         shape: shape.length === 3 ? [shape[0]!, shape[1]!, frames * size] : [frames, ...shape],
+        type: observationType(environment.observationSpace),
       }),
       draw: isDrawn
         ? ({ newest }, n) => gridPicture(environment.observationSpace, newest.subarray(n * width, (n + 1) * width))

@@ -28,6 +28,7 @@ export {
 } from './distribution/categorical.ts'
 export { drawNormal, drawUniform } from './distribution/draw.ts'
 export { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from './distribution/gaussian.ts'
+export { breakoutReset, breakoutStep } from './grids/breakout.ts'
 export { a2cLoss } from './loss/a2c.ts'
 export { correctionWeights } from './loss/correction.ts'
 export { klEstimates } from './loss/kl.ts'
@@ -61,6 +62,7 @@ export {
   listValid,
   placeRows,
   shuffleRows,
+  widenBytes,
 } from './rollout/rows.ts'
 export { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
 export { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'

@@ -2,8 +2,9 @@
 import { InputError, show } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
 import { choice, type SettingValues, sizes } from '../base/settings.ts'
-import { type BoxSpace, type Space, spaceWidth } from '../base/space.ts'
+import { type BoxSpace, observationType, type Space, spaceWidth } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
+import type { ObservationColumn } from '../components/observation.ts'
 import { Activation } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import { addInputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
@@ -72,15 +73,17 @@ export function actorAndCritics(
   const stacks = [actorStack, ...critics, ...states] as const
   const place = parameters.add(written.name, [written.count])
   const inputs = normalizeObservations ? addInputMoments(parameters, numInputs) : null
-  return { parameters, stacks, numInputs, inputs, actionSpace, actionWidth, ...ends, written: place }
+  const given = { numInputs, areBytes: observationType(observationSpace) === 'u8', inputs }
+  return { parameters, stacks, ...given, actionSpace, actionWidth, ...ends, written: place }
 }
 
 /** Plans one thread's columns for a block of rows. */
-export function actorAndCriticsPlan({ stacks, numInputs, inputs, actionWidth }: ActorAndCriticsShape) {
+export function actorAndCriticsPlan(shape: ActorAndCriticsShape) {
+  const { stacks, numInputs, actionWidth } = shape
   const [actor, one, other] = stacks
   const rows = (width: number) => column('f32', BLOCK_ROWS, width)
   return {
-    inputs: inputsPlan(numInputs, inputs !== null, BLOCK_ROWS),
+    inputs: inputsPlan(shape, BLOCK_ROWS),
     actor: stackPlan(actor, BLOCK_ROWS),
     critic0: stackPlan(one, BLOCK_ROWS),
     critic1: stackPlan(other, BLOCK_ROWS),
@@ -134,7 +137,7 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
     this.kernels = kernels
     this.random = random
     this.written = views[shape.written]!
-    this.inputs = new Inputs(shape.numInputs, shape.inputs, views, workspace.inputs, kernels)
+    this.inputs = new Inputs(shape, views, workspace.inputs, kernels)
     this.#actor = new Stack(actorShape, views, actor, work, kernels)
     this.#critics = [new Stack(one, views, critic0, work, kernels), new Stack(other, views, critic1, work, kernels)]
     this.criticValues = [least, least]
@@ -145,7 +148,7 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
   /** The actions of lanes from … from + count, within ±1, from row 0; the actor has to run on these rows. */
   protected abstract choose(lanes: ActingLanes, explore: boolean, from: number, count: number): Float32Array
   /** The actor's actions without noise, within ±1, from row 0. */
-  protected abstract mode(observation: Float32Array, from: number, count: number): Float32Array
+  protected abstract mode(observation: ObservationColumn, from: number, count: number): Float32Array
   /** Writes `evaluated.logprob` and `.entropy` of actions from row `from`, by the actor's last outputs. */
   protected abstract evaluateActions(action: Float32Array, from: number, count: number): void
 
@@ -179,12 +182,12 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
     }
   }
 
-  protected run(observation: Float32Array, from: number, count: number): void {
+  protected run(observation: ObservationColumn, from: number, count: number): void {
     this.outputs = this.#actor.forward(this.inputs.read(observation, from, count), this.inputs.at(from), count)
   }
 
   /** Runs the actor; returns a copy of its outputs, for actors whose outputs are actions. */
-  protected runToActions(observation: Float32Array, from: number, count: number): Float32Array {
+  protected runToActions(observation: ObservationColumn, from: number, count: number): Float32Array {
     const { unit } = this.workspace
     this.run(observation, from, count)
     for (let i = 0; i < count * this.shape.actionWidth; i++) unit[i] = this.outputs[i]!
@@ -197,7 +200,7 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
     return recorded
   }
 
-  judge(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array {
+  judge(observation: ObservationColumn, from: number, unit: Float32Array, count: number): Float32Array {
     const { joined, least } = this.workspace
     const { numInputs, actionWidth } = this.shape
     const x = this.inputs.read(observation, from, count)
@@ -225,7 +228,7 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
   }
 
   /** Adds the actor's gradient, from `dOutputs`. */
-  protected backward(observation: Float32Array, from: number, count: number, gradient: ParameterViews): void {
+  protected backward(observation: ObservationColumn, from: number, count: number, gradient: ParameterViews): void {
     const x = this.inputs.read(observation, from, count)
     this.#actor.backward(this.workspace.dOutputs, x, this.inputs.at(from), count, gradient)
   }
@@ -244,7 +247,7 @@ export abstract class ActorAndCritics implements Policy, ActionCriticPolicy {
   }
 
   /** As `evaluate`, after the actor has run on these rows. */
-  #evaluate(observation: Float32Array, action: Float32Array, from: number, count: number): Evaluated {
+  #evaluate(observation: ObservationColumn, action: Float32Array, from: number, count: number): Evaluated {
     const { evaluated } = this.workspace
     this.evaluateActions(action, from, count)
     const least = this.judge(observation, from, this.shrink(action, from, count), count)

@@ -3,8 +3,10 @@
  * `recurrent` are such networks.
  */
 import type { Random } from '../base/random.ts'
-import type { Space } from '../base/space.ts'
+import { observationType, type Space } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
+import type { ObservationColumn } from '../components/observation.ts'
+import { observationColumn } from '../components/rollout.ts'
 import { Activation } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import { Head, headPlan, headShape } from './head.ts'
@@ -102,7 +104,8 @@ export function shapeOf(
   const memoryWidth = stacks.reduce((sum, stack) => sum + widthOf(stack), 0)
   const blockRows = blockRowsOf(stacks, sequence)
   const stacked = { trunk, actor, critic, stacks }
-  return { parameters, ...stacked, logStd, head, numInputs, inputs, memoryWidth, sequence, blockRows }
+  const given = { numInputs, areBytes: observationType(observationSpace) === 'u8', inputs }
+  return { parameters, ...stacked, logStd, head, ...given, memoryWidth, sequence, blockRows }
 }
 
 /** Rows whose activations stay in the second-level cache; at least a whole sequence. */
@@ -135,11 +138,11 @@ function denseNetwork({ stacks, trunk, actor, critic, logStd, inputs, parameters
 }
 
 function workspacePlan(shape: NetworkShape) {
-  const { trunk, actor, critic, stacks, head, numInputs, inputs, memoryWidth, sequence, blockRows } = shape
+  const { trunk, actor, critic, stacks, head, numInputs, areBytes, memoryWidth, sequence, blockRows } = shape
   const rows = (width: number) => column('f32', blockRows, width)
   const partRows = sequence !== null && sequence.burnIn > 0 ? blockRows : 0
   return {
-    inputs: inputsPlan(numInputs, inputs !== null, blockRows),
+    inputs: inputsPlan(shape, blockRows),
     trunk: stackPlan(trunk ?? { layers: [], cell: null }, blockRows),
     actor: stackPlan(actor, blockRows),
     critic: stackPlan(critic, blockRows),
@@ -149,7 +152,7 @@ function workspacePlan(shape: NetworkShape) {
     dTrunk: trunk === null ? column('f32', 0) : rows(actor.layers[0]!.numInputs),
     /** The burn-in of sequences, or what follows it: rows one after another. */
     part: {
-      observation: column('f32', partRows, numInputs),
+      observation: observationColumn(partRows, { observation: numInputs, observationType: areBytes ? 'u8' : 'f32' }),
       memory: column('f32', partRows, memoryWidth),
       continues: column('u8', partRows),
     },
@@ -186,7 +189,7 @@ class ActorCritic implements Policy {
     const views = shape.parameters.view(weights)
     const { trunk, actor, critic, work, dTrunk } = workspace
     this.#shape = shape
-    this.#inputs = new Inputs(shape.numInputs, shape.inputs, views, workspace.inputs, kernels)
+    this.#inputs = new Inputs(shape, views, workspace.inputs, kernels)
     this.#trunk = shape.trunk && new Stack(shape.trunk, views, trunk, work, kernels)
     this.#actor = new Stack(shape.actor, views, actor, work, kernels)
     this.#critic = new Stack(shape.critic, views, critic, work, kernels)
@@ -268,7 +271,7 @@ class ActorCritic implements Policy {
   }
 
   /** Runs rows from … from + count of observations through the layers that actor and critic share. */
-  #read(observation: Float32Array, from: number, count: number): void {
+  #read(observation: ObservationColumn, from: number, count: number): void {
     this.#x = this.#inputs.read(observation, from, count)
     this.#xFrom = this.#inputs.at(from)
     this.#top = this.#trunk?.forward(this.#x, this.#xFrom, count, undefined, 0, this.#steps) ?? this.#x
@@ -307,7 +310,7 @@ class ActorCritic implements Policy {
     const part = this.#part
     const { numInputs, memoryWidth, sequence } = this.#shape
     const all = sequence!.burnIn + sequence!.length
-    const copy = (into: Float32Array, from: Float32Array, width: number) =>
+    const copy = (into: ObservationColumn, from: ObservationColumn, width: number) =>
       this.#kernels.copyRows(into, from, numLanes, length * width, length * width, all * width, 0, first * width)
     copy(part.observation, rows.observation, numInputs)
     copy(part.memory, rows.memory, memoryWidth)

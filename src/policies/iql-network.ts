@@ -2,6 +2,7 @@ import { defineFactory } from '../base/definition.ts'
 import type { Random } from '../base/random.ts'
 import { type Space, spaceWidth } from '../base/space.ts'
 import { type Columns, column } from '../components/column.ts'
+import type { ObservationColumn } from '../components/observation.ts'
 import { Activation } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import {
@@ -96,7 +97,7 @@ class IqlNetwork extends ActorAndCritics implements ImplicitPolicy {
     return unit
   }
 
-  protected override mode(observation: Float32Array, from: number, count: number): Float32Array {
+  protected override mode(observation: ObservationColumn, from: number, count: number): Float32Array {
     return this.runToActions(observation, from, count)
   }
 
@@ -115,12 +116,12 @@ class IqlNetwork extends ActorAndCritics implements ImplicitPolicy {
     }
   }
 
-  stateValues(observation: Float32Array, from: number, count: number): Float32Array {
+  stateValues(observation: ObservationColumn, from: number, count: number): Float32Array {
     return this.#value.forward(this.inputs.read(observation, from, count), this.inputs.at(from), count)
   }
 
   differentiateState(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     dValue: Float32Array,
     count: number,
@@ -129,7 +130,7 @@ class IqlNetwork extends ActorAndCritics implements ImplicitPolicy {
     this.#value.backward(dValue, this.inputs.read(observation, from, count), this.inputs.at(from), count, gradient)
   }
 
-  logDensities(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array {
+  logDensities(observation: ObservationColumn, from: number, unit: Float32Array, count: number): Float32Array {
     const { logprob, entropy } = this.workspace.evaluated
     this.run(observation, from, count)
     this.kernels.gaussianEvaluate(logprob, entropy, unit, this.outputs, this.#logStd, count, this.shape.actionWidth, 0)
@@ -137,7 +138,7 @@ class IqlNetwork extends ActorAndCritics implements ImplicitPolicy {
   }
 
   differentiateActor(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     unit: Float32Array,
     dLogDensity: Float32Array,

@@ -4,18 +4,15 @@ import type { Random } from '../base/random.ts'
 import { type Space, spaceWidth } from '../base/space.ts'
 import type { Columns, Plan } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
-import type { InputMoments } from './inputs.ts'
+import type { InputShape } from './inputs.ts'
 import type { ParameterViews, Policy, PolicyModel } from './policy.ts'
 import type { ParameterList } from './stack/parameters.ts'
 import { initializeStacks, type StackShape } from './stack/stack.ts'
 
-export interface ModelShape {
+export interface ModelShape extends InputShape {
   readonly parameters: ParameterList
   /** The network's stacks, in the order of their parameters. */
   readonly stacks: readonly StackShape[]
-  readonly numInputs: number
-  /** Indices of their means and deviations in the list of parameters; null without normalization. */
-  readonly inputs: InputMoments | null
 }
 
 /** The numbers of an observation. @throws InputError for one that is no box. */

@@ -14,7 +14,7 @@ import type { Action, ActionMask } from '../components/action.ts'
 import type { Columns, Plan } from '../components/column.ts'
 import type { Episode } from '../components/episode.ts'
 import type { Memory } from '../components/memory.ts'
-import type { Observation } from '../components/observation.ts'
+import type { Observation, ObservationColumn } from '../components/observation.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { DeviceUpdate, UpdateOptions } from './webgpu/contract.ts'
 
@@ -157,7 +157,8 @@ export interface ActingLanes {
 
 /** The lanes' new observations, and their memory. */
 export interface Seen {
-  readonly observation: Float32Array
+  /** Of f32, or bytes: a network reads the same numbers. */
+  readonly observation: ObservationColumn
   /** memoryWidth elements per row. */
   readonly memory: Float32Array
   /** A byte per choice, 1 = legal; empty if every choice is legal. */
@@ -230,10 +231,10 @@ export interface Policy {
  */
 export interface ActionValuePolicy extends Policy {
   /** The values of all actions of rows from … from + count, ≤ BLOCK_ROWS: numActions per row, from row 0, valid until the next call. */
-  actionValues(observation: Float32Array, from: number, count: number): Float32Array
+  actionValues(observation: ObservationColumn, from: number, count: number): Float32Array
   /** Adds the gradient, from that by the values in the last `actionValues`, of the same rows. */
   differentiateValues(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     dValues: Float32Array,
     count: number,
@@ -250,7 +251,7 @@ export interface ActionCriticPolicy {
   /** Scales the environment's actions to ±1. */
   shrink(action: Float32Array, from: number, count: number): Float32Array
   /** The lesser of both critics' values of actions. */
-  judge(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array
+  judge(observation: ObservationColumn, from: number, unit: Float32Array, count: number): Float32Array
   /** Adds a critic's gradient, from that by its values in the last `judge`. */
   differentiateCritic(critic: 0 | 1, dValue: Float32Array, count: number, gradient: ParameterViews): void
 }
@@ -261,7 +262,7 @@ export interface SoftPolicy extends Policy, ActionCriticPolicy {
    * Samples actions for rows from … from + count of `observation` from standard normal numbers; writes their log-probabilities, in nats.
    */
   draw(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     normal: Float32Array,
     logprob: Float32Array,
@@ -269,7 +270,7 @@ export interface SoftPolicy extends Policy, ActionCriticPolicy {
   ): Float32Array
   /** Adds the actor's gradient of scale · (temperature · log π − value), after `draw` and `judge` of the same rows. */
   differentiateActor(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     normal: Float32Array,
     temperature: number,
@@ -282,13 +283,13 @@ export interface SoftPolicy extends Policy, ActionCriticPolicy {
 /** Its actor is a function of the observation. */
 export interface DeterministicPolicy extends Policy, ActionCriticPolicy {
   /** The actor's actions for rows from … from + count of `observation`, which the caller may change. */
-  act(observation: Float32Array, from: number, count: number): Float32Array
+  act(observation: ObservationColumn, from: number, count: number): Float32Array
   /**
    * Adds the actor's gradient of −scale · the first critic's value, after `act` and `judge` of the same rows; with `toward`, also that of
    * its scale · the mean squared distance of the actions to recorded ones.
    */
   differentiateActor(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     scale: number,
     count: number,
@@ -300,20 +301,20 @@ export interface DeterministicPolicy extends Policy, ActionCriticPolicy {
 /** Its actor is Gaussian within ±1, with a standard deviation that does not depend on the state; a third critic values states. */
 export interface ImplicitPolicy extends Policy, ActionCriticPolicy {
   /** The states' values of rows from … from + count of `observation`. */
-  stateValues(observation: Float32Array, from: number, count: number): Float32Array
+  stateValues(observation: ObservationColumn, from: number, count: number): Float32Array
   /** Adds the gradient of the states' critic, from that by its values in the last `stateValues`, of the same rows. */
   differentiateState(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     dValue: Float32Array,
     count: number,
     gradient: ParameterViews,
   ): void
   /** Log densities of actions, in nats. */
-  logDensities(observation: Float32Array, from: number, unit: Float32Array, count: number): Float32Array
+  logDensities(observation: ObservationColumn, from: number, unit: Float32Array, count: number): Float32Array
   /** Adds the actor's gradient, from that by the last `logDensities`, of the same rows. */
   differentiateActor(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     unit: Float32Array,
     dLogDensity: Float32Array,

@@ -2,8 +2,9 @@ import { defineFactory } from '../base/definition.ts'
 import { InputError, show } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
 import { boolean, choice, integer, type SettingValues, sizes } from '../base/settings.ts'
-import type { Space } from '../base/space.ts'
+import { observationType, type Space } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
+import type { ObservationColumn } from '../components/observation.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import { addInputMoments, Inputs, inputsPlan, normalizeObservations } from './inputs.ts'
 import { type ModelShape, modelOf, numInputsOf } from './network-model.ts'
@@ -76,18 +77,22 @@ function buildNetwork(
   const stack = stackShape(parameters, 'values', sizes, { filters, kernelSize, image, hidden, activation }, 0.01)
   const exploration = parameters.add('exploration', [1])
   const inputs = normalizeObservations ? addInputMoments(parameters, numInputs) : null
-  const shape: Shape = { parameters, stacks: [stack], numActions, isDueling: dueling, exploration, numInputs, inputs }
+  const areBytes = observationType(observationSpace) === 'u8'
+  const given = { numInputs, areBytes, inputs }
+  const shape: Shape = { parameters, stacks: [stack], numActions, isDueling: dueling, exploration, ...given }
   return {
     ...modelOf(shape, workspacePlan, (views) => views[exploration]!.fill(1), QNetwork),
     actionValues: { numActions, exploration: parameters.list[exploration]!.offset },
   }
 }
 
-function workspacePlan({ stacks: [stack], numActions, numInputs, inputs }: Shape) {
+function workspacePlan(shape: Shape) {
+  const { numActions } = shape
+  const [stack] = shape.stacks
   const rows = (width: number) => column('f32', BLOCK_ROWS, width)
   const { numOutputs } = stack.layers.at(-1)!
   return {
-    inputs: inputsPlan(numInputs, inputs !== null, BLOCK_ROWS),
+    inputs: inputsPlan(shape, BLOCK_ROWS),
     stack: stackPlan(stack, BLOCK_ROWS),
     work: workPlan([stack], BLOCK_ROWS),
     values: rows(numActions),
@@ -113,7 +118,7 @@ class QNetwork implements ActionValuePolicy {
   constructor(shape: Shape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
     const views = shape.parameters.view(weights)
     this.#shape = shape
-    this.#inputs = new Inputs(shape.numInputs, shape.inputs, views, workspace.inputs, kernels)
+    this.#inputs = new Inputs(shape, views, workspace.inputs, kernels)
     this.#stack = new Stack(shape.stacks[0], views, workspace.stack, workspace.work, kernels)
     this.#exploration = views[shape.exploration]!
     this.#workspace = workspace
@@ -150,7 +155,7 @@ class QNetwork implements ActionValuePolicy {
     }
   }
 
-  actionValues(observation: Float32Array, from: number, count: number): Float32Array {
+  actionValues(observation: ObservationColumn, from: number, count: number): Float32Array {
     const x = this.#inputs.read(observation, from, count)
     const outputs = this.#stack.forward(x, this.#inputs.at(from), count)
     if (!this.#shape.isDueling) return outputs
@@ -181,7 +186,7 @@ class QNetwork implements ActionValuePolicy {
   }
 
   differentiateValues(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     dValues: Float32Array,
     count: number,
@@ -202,7 +207,7 @@ class QNetwork implements ActionValuePolicy {
   }
 
   /** Values of actions, −10⁹ for masked ones. */
-  #legalValues(observation: Float32Array, mask: Uint8Array, from: number, count: number): Float32Array {
+  #legalValues(observation: ObservationColumn, mask: Uint8Array, from: number, count: number): Float32Array {
     const values = this.actionValues(observation, from, count)
     if (mask.length > 0) this.#kernels.maskLogits(values, mask, count, this.#shape.numActions, from)
     return values

@@ -1,5 +1,6 @@
 import { defineFactory } from '../base/definition.ts'
 import type { Space } from '../base/space.ts'
+import type { ObservationColumn } from '../components/observation.ts'
 import { Activation } from '../kernels/bind.ts'
 import { ActorAndCritics, actorAndCritics, actorAndCriticsPlan, actorAndCriticsSettings } from './actor-and-critics.ts'
 import { modelOf } from './network-model.ts'
@@ -40,7 +41,7 @@ class SacNetwork extends ActorAndCritics implements SoftPolicy {
     return this.draw(observation, from, draws, evaluated.logprob, count)
   }
 
-  protected override mode(observation: Float32Array, from: number, count: number): Float32Array {
+  protected override mode(observation: ObservationColumn, from: number, count: number): Float32Array {
     const { draws, evaluated } = this.workspace
     draws.fill(0, 0, count * this.shape.actionWidth)
     return this.draw(observation, from, draws, evaluated.logprob, count)
@@ -55,7 +56,7 @@ class SacNetwork extends ActorAndCritics implements SoftPolicy {
   }
 
   draw(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     normal: Float32Array,
     logprob: Float32Array,
@@ -68,7 +69,7 @@ class SacNetwork extends ActorAndCritics implements SoftPolicy {
   }
 
   differentiateActor(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     normal: Float32Array,
     temperature: number,

@@ -1,5 +1,6 @@
 import { defineFactory } from '../base/definition.ts'
 import type { Space } from '../base/space.ts'
+import type { ObservationColumn } from '../components/observation.ts'
 import { Activation } from '../kernels/bind.ts'
 import { ActorAndCritics, actorAndCritics, actorAndCriticsPlan, actorAndCriticsSettings } from './actor-and-critics.ts'
 import { modelOf } from './network-model.ts'
@@ -58,7 +59,7 @@ class Td3Network extends ActorAndCritics implements DeterministicPolicy {
     this.kernels.addActionNoise(unit, draws, deviation!, Number.POSITIVE_INFINITY, count, actionWidth)
   }
 
-  protected override mode(observation: Float32Array, from: number, count: number): Float32Array {
+  protected override mode(observation: ObservationColumn, from: number, count: number): Float32Array {
     return this.act(observation, from, count)
   }
 
@@ -73,12 +74,12 @@ class Td3Network extends ActorAndCritics implements DeterministicPolicy {
     kernels.noisyEvaluate(logprob, entropy, action, outputs, low, high, isSpread, deviation!, count, actionWidth, from)
   }
 
-  act(observation: Float32Array, from: number, count: number): Float32Array {
+  act(observation: ObservationColumn, from: number, count: number): Float32Array {
     return this.runToActions(observation, from, count)
   }
 
   differentiateActor(
-    observation: Float32Array,
+    observation: ObservationColumn,
     from: number,
     scale: number,
     count: number,

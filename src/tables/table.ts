@@ -120,7 +120,8 @@ function inOrder(finals: readonly FinalObservations[], width: number) {
     })),
   )
   found.sort((a, b) => a.row - b.row)
-  const column = new Float32Array(found.length * width)
+  const size = found.length * width
+  const column = finals[0]?.observation instanceof Uint8Array ? new Uint8Array(size) : new Float32Array(size)
   for (const [i, { seen }] of found.entries()) column.set(seen, i * width)
   return { rows: Uint32Array.from(found, ({ row }) => row), column }
 }

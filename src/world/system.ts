@@ -9,6 +9,7 @@ import { InputError, show, unknownWord } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
 import type { Settings, SettingValues } from '../base/settings.ts'
 import { type Column, type Columns, saved } from '../components/column.ts'
+import type { ObservationColumn } from '../components/observation.ts'
 import type { RolloutColumns } from '../components/rollout.ts'
 import { declaredPlan, type Lanes, type State, type StateDeclaration } from '../environments/environment.ts'
 import type { Kernels } from '../kernels/kernels.ts'
@@ -29,9 +30,9 @@ export interface SystemLanes<S = unknown, R = unknown>
   /** The system's columns of the row that this tick fills. */
   recorded: R
   /** Observation before the action: observation width elements per lane. */
-  observation: Float32Array
+  observation: ObservationColumn
   /** The observation after the action, from step on; after the end of an episode, its final observation until reset. */
-  nextObservation: Float32Array
+  nextObservation: ObservationColumn
   /** 1 if the lane acted; from step on. */
   valid: Uint8Array
 }
@@ -181,7 +182,7 @@ export interface BoundSystem {
 export function bindSystem(
   definition: SystemDefinition,
   columns: Columns<ReturnType<typeof systemsPlan>[string]>,
-  lanes: Lanes,
+  lanes: Lanes<unknown, ObservationColumn>,
   rollout: RolloutColumns,
   numSteps: number,
   numLanes: number,

@@ -119,7 +119,8 @@ function inTurns(count: number): ShareWork[] {
 async function learn(model: PolicyModel, settings: PpoSettings, threads = 1): Promise<Learned> {
   const definition = ppo({ numSteps: NUM_STEPS, learningRate: 0.01, ...settings })
   const shape = { numLanes: NUM_LANES, model, observationSpace, actionSpace, actionMaskWidth: MASK_WIDTH, threads }
-  const widths = { observation: WIDTH, actionMask: MASK_WIDTH, memory: model.memoryWidth ?? 0 }
+  const seen = { observation: WIDTH, observationType: 'f32' as const }
+  const widths = { ...seen, actionMask: MASK_WIDTH, memory: model.memoryWidth ?? 0 }
   const { arena, columns } = takeArena({
     rollout: rolloutPlan(NUM_STEPS, NUM_LANES, widths, actionSpace),
     weights: column('f32', model.numParameters),

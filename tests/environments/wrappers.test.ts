@@ -177,7 +177,7 @@ test('a grid inside frameStack is drawn as the newest frame shows it', async () 
     await tick(world)
     for (let n = 0; n < 3; n++) {
       const seen = observation.next.subarray(1600 * n, 1600 * (n + 1)) // 10 × 10 fields of 4 · 4 channels.
-      const newest = seen.filter((_, i) => i % 16 >= 12)
+      const newest = Float32Array.from(seen).filter((_, i) => i % 16 >= 12)
       const picture = environment.draw!(environmentLanes.state, n)
       expect(picture).toEqual(gridPicture(inside.observationSpace, newest))
       for (const color of picture.fields) colors.add(color)

@@ -50,7 +50,15 @@ describe('binding', () => {
           'correctionWeights',
           'crossEntropyLoss',
         ],
-        ...['drawReplayNormal', 'dropElements', 'duelingForward', 'evaluateByValue', 'gatherNext', 'groupAdvantage'],
+        ...[
+          'drawReplayNormal',
+          'drawReplayUniform',
+          'dropElements',
+          'duelingForward',
+          'evaluateByValue',
+          'gatherNext',
+          'groupAdvantage',
+        ],
         ...[
           'importanceWeights',
           'joinActions',
@@ -1392,6 +1400,57 @@ describe('rollout', () => {
     EXACT,
   )
 
+  /** Bytes, each of 0 to 255. */
+  const bytesOf = (numbers: Numbers, count: number) => Uint8Array.from({ length: count }, () => numbers.whole(0, 255))
+  /** Elements a row: around a vector of bytes, or as many as a small image has. */
+  const bytesWide = (numbers: Numbers) => [1, 3, 15, 16, 17, 32, 47, 400][numbers.whole(0, 7)]!
+
+  matches(
+    'widenBytes',
+    (numbers) => {
+      const [from, length] = [numbers.whole(0, 33), numbers.whole(0, 70)]
+      return [new Float32Array(length), bytesOf(numbers, from + length), from, length]
+    },
+    EXACT,
+  )
+
+  matches(
+    'findBeyond',
+    (numbers) => {
+      const [n, width] = [numbers.whole(0, 5), bytesWide(numbers)]
+      const low = Uint8Array.from({ length: width }, () => numbers.whole(0, 9))
+      const high = Uint8Array.from({ length: width }, () => numbers.whole(9, 255))
+      const x = Uint8Array.from({ length: n * width }, (_, at) => numbers.whole(low[at % width]!, high[at % width]!))
+      if (n > 0 && numbers.uniform() < 0.8) x[numbers.whole(0, n * width - 1)] = numbers.whole(0, 255)
+      return [x, low, high, width, ...span(numbers, n)]
+    },
+    EXACT,
+  )
+
+  matches(
+    'copyRows',
+    (numbers) => {
+      const [count, width] = [numRowsOf(numbers), bytesWide(numbers)]
+      const [outRow, xRow] = [width + numbers.whole(0, 3), width + numbers.whole(0, 3)]
+      const [outFrom, xFrom] = [numbers.whole(0, 5), numbers.whole(0, 5)]
+      const [out, x] = [bytesOf(numbers, outFrom + count * outRow), bytesOf(numbers, xFrom + count * xRow)]
+      return [out, x, count, width, outRow, xRow, outFrom, xFrom]
+    },
+    EXACT,
+  )
+
+  matches(
+    'listRows',
+    (numbers) => {
+      const [n, width, length] = [numRowsOf(numbers), bytesWide(numbers), numbers.whole(0, 3)]
+      const list = [new Uint32Array(length + n), new Uint8Array((length + n) * width)]
+      const flags = [numbers.flags(n), numbers.flags(n, partOf(numbers)), numbers.flags(n, 0.9)]
+      const ends = [numbers.whole(0, 3), length, 700, width, ...span(numbers, n)]
+      return [...list, bytesOf(numbers, n * width), ...flags, ...ends]
+    },
+    EXACT,
+  )
+
   /** Sizes of an action's dimensions, choices of `n` lanes and a mask of which a `part` is legal. */
   const masked = (numbers: Numbers, n: number, part: number) => {
     const sizes = numbers.wholes(numbers.whole(1, 3), 1, 5)
@@ -1480,6 +1539,15 @@ describe('statistics', () => {
     return [...moments, count, numbers.floats(numRows * width, -3, 5), numbers.flags(numRows, part), numRows, width]
   }
   matches('updateRunning', (numbers) => merged(numbers, widthOf(numbers)), { relative: 0 })
+  matches(
+    'updateRunning',
+    (numbers) => {
+      const given = merged(numbers, widthOf(numbers))
+      const { length } = given[3] as Float32Array
+      return [...given.slice(0, 3), Uint8Array.from({ length }, () => numbers.whole(0, 255)), ...given.slice(4)]
+    },
+    { relative: 0 },
+  )
 
   test.each(builds)('updateRunning gives a dimension the same bits alone and in company (%s)', (build) => {
     const bench = new Bench(build)

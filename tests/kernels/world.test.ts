@@ -66,7 +66,7 @@ describe('a world on compiled kernels', () => {
     '%s, %s (shared trunk: %j) gives a lane the same life in any company',
     async (name, build, shared) => {
       const [few, many] = [await live(name, build, shared, 5), await live(name, build, shared, 300)]
-      const part = <C extends Float32Array | Int32Array>(of: C, like: C) => of.slice(0, like.length)
+      const part = <C extends Float32Array | Int32Array | Uint8Array>(of: C, like: C) => of.slice(0, like.length)
       expect(few.observation.current).toEqual(part(many.observation.current, few.observation.current))
       expect(few.action.logprob).toEqual(part(many.action.logprob, few.action.logprob))
       expect(few.action.value).toEqual(part(many.action.value, few.action.value))

@@ -1,7 +1,7 @@
 import { Random } from '../../src/base/random.ts'
-import { spaceType, spaceWidth } from '../../src/base/space.ts'
+import { observationType, spaceType, spaceWidth } from '../../src/base/space.ts'
 import { takeArena } from '../../src/components/arena.ts'
-import { column } from '../../src/components/column.ts'
+import { type ColumnSpec, column } from '../../src/components/column.ts'
 import {
   actionMaskWidth,
   type EnvironmentDefinition,
@@ -10,12 +10,15 @@ import {
 } from '../../src/environments/environment.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
 
+/** What observations of bytes begin with. */
+export const UNWRITTEN = 255
+
 /** Columns for an environment's functions, without a world. Outputs begin as NaN. */
 export function lanesOf<S>(environment: EnvironmentDefinition, numLanes: number, seed = 1): Lanes<S> {
   const { observationSpace, actionSpace } = environment
   const { arena, columns } = takeArena({
     state: statePlan(environment, numLanes),
-    observation: column('f32', numLanes, spaceWidth(observationSpace)),
+    observation: column(observationType(observationSpace), numLanes, spaceWidth(observationSpace)) as ColumnSpec<'f32'>,
     actionMask: column('u8', numLanes, actionMaskWidth(environment)),
     action: column(spaceType(actionSpace), numLanes, spaceWidth(actionSpace)),
     reward: column('f32', numLanes),
@@ -27,7 +30,7 @@ export function lanesOf<S>(environment: EnvironmentDefinition, numLanes: number,
     episode: column('u32', numLanes),
     step: column('i32', numLanes),
   })
-  columns.observation.fill(Number.NaN)
+  columns.observation.fill(observationType(observationSpace) === 'u8' ? UNWRITTEN : Number.NaN)
   columns.reward.fill(Number.NaN)
   for (let n = 0; n < numLanes; n++) columns.lane[n] = n
   return {

@@ -9,6 +9,7 @@ import { type Metrics, MetricTotals, metric } from '../../base/metrics.ts'
 import { fraction, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
 import { spaceType, spaceWidth } from '../../base/space.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
+import { observationColumn, observationOf, type RolloutColumns } from '../../components/rollout.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { BLOCK_ROWS, type ParameterViews, type Policy, type Rows } from '../../policies/policy.ts'
 import {
@@ -102,7 +103,7 @@ export interface ReplayedBlock {
   /** The policy's input for these rows. */
   readonly rows: Rows
   /** The lane's observation `nStep` steps later, or at an earlier truncation of its episode. */
-  readonly nextObservation: Float32Array
+  readonly nextObservation: RolloutColumns['observation']
   /** Legal actions there: a byte per action, 1 = legal; empty if every action is legal. */
   readonly nextActionMask: Uint8Array
   /** Sum of discounted rewards until then, and the discount of the value of `nextObservation`: 0 after a terminal state. */
@@ -248,8 +249,7 @@ function checkGoals(id: string, { relabelFraction, nStep }: OffPolicyValues, { g
   throw new InputError(`${id} nStep`, `${nStep}, and goals that are replaced`, '1, or relabelFraction 0')
 }
 
-/** Rows of a block. Few rows let threads share a minibatch. */
-const REPLAYED_ROWS = BLOCK_ROWS / 4
+const REPLAYED_ROWS = BLOCK_ROWS / 4 // Of a block: few rows let threads share a minibatch.
 
 function offPolicyPlan(
   values: OffPolicyValues,
@@ -260,15 +260,15 @@ function offPolicyPlan(
 ) {
   const { model, observationSpace, actionSpace, actionMaskWidth, threads } = shape
   const { batchSize } = values
-  const width = spaceWidth(observationSpace)
+  const seen = observationOf(observationSpace)
   const blockRows = Math.min(REPLAYED_ROWS, batchSize)
   const threadPlan = () => ({
-    observation: column('f32', blockRows, width),
+    observation: observationColumn(blockRows, seen),
     action: column(spaceType(actionSpace), blockRows, spaceWidth(actionSpace)),
     actionMask: column('u8', blockRows, actionMaskWidth),
     memory: column('f32', 0),
     continues: column('u8', 0),
-    nextObservation: column('f32', blockRows, width),
+    nextObservation: observationColumn(blockRows, seen),
     nextActionMask: column('u8', blockRows, actionMaskWidth),
     return: column('f32', blockRows),
     discount: column('f32', blockRows),

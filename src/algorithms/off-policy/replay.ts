@@ -6,7 +6,12 @@
 import { InputError } from '../../base/errors.ts'
 import { type Space, spaceType, spaceWidth } from '../../base/space.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
-import type { FinalObservations, RolloutColumns } from '../../components/rollout.ts'
+import {
+  type FinalObservations,
+  observationColumn,
+  observationOf,
+  type RolloutColumns,
+} from '../../components/rollout.ts'
 import { type GoalPlace, refusedReward } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 
@@ -35,13 +40,13 @@ export const ReplayCount = {
 export function replayPlan(shape: ReplayShape) {
   const { replayRows, numLanes, numSteps, nStep, observationSpace, actionSpace, actionMaskWidth } = shape
   const numRows = numLanes * Math.max(Math.ceil(replayRows / numLanes), numSteps + nStep)
-  const width = spaceWidth(observationSpace)
+  const seen = observationOf(observationSpace)
   return {
     rows: {
       step: saved(column('i32', numRows)),
       lane: saved(column('u32', numRows)),
       episode: saved(column('u32', numRows)),
-      observation: saved(column('f32', numRows, width)),
+      observation: saved(observationColumn(numRows, seen)),
       actionMask: saved(column('u8', numRows, actionMaskWidth)),
       action: saved(column(spaceType(actionSpace), numRows, spaceWidth(actionSpace))),
       reward: saved(column('f32', numRows)),
@@ -50,7 +55,7 @@ export function replayPlan(shape: ReplayShape) {
       valid: saved(column('u8', numRows)),
     },
     /** The observation after a row at which an episode was truncated. Uses memory only as far as rows are filled. */
-    finalObservation: saved(column('f32', numRows, width)),
+    finalObservation: saved(observationColumn(numRows, seen)),
     finalActionMask: saved(column('u8', numRows, actionMaskWidth)),
     /** Sum tree of the rows' priorities. */
     tree: saved(column('f64', 2 * 2 ** Math.ceil(Math.log2(numRows)))),
@@ -173,7 +178,10 @@ export function checkRewards(
     return: reward,
     discount,
     nextObservation,
-  }: Readonly<Record<'return' | 'discount' | 'nextObservation', Float32Array>>,
+  }: Pick<RolloutColumns, 'return'> & {
+    readonly discount: Float32Array
+    readonly nextObservation: RolloutColumns['observation']
+  },
   goal: GoalPlace,
   count: number,
   width: number,

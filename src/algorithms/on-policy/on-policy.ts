@@ -11,6 +11,7 @@ import { type Metrics, MetricTotals, metric } from '../../base/metrics.ts'
 import { boolean, fraction, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
 import { spaceType, spaceWidth } from '../../base/space.ts'
 import { type Column, type Columns, column, type Plan } from '../../components/column.ts'
+import { observationColumn, observationOf } from '../../components/rollout.ts'
 import type { RecordedRows } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { DeviceLoss } from '../../kernels/webgpu/rows.ts'
@@ -219,6 +220,7 @@ const estimateGae: EstimateAdvantages = (rollout, { kernels, carry, gamma, gaeLa
 
 function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerShape) {
   const { numLanes, model, observationSpace, actionSpace, actionMaskWidth, threads } = shape
+  const seen = observationOf(observationSpace)
   const cut = cutOf({ numMinibatches: 1, ...values, numLanes }, model)
   const { seenRows, blockRows, minibatchRows, numUnits, numBlocks, sequence } = cut
   const isolated = sequence === null
@@ -227,7 +229,7 @@ function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerSha
     cut: cutPlan(cut),
     /** The policy's input for the current block. */
     rows: {
-      observation: column('f32', seenRows, spaceWidth(observationSpace)),
+      observation: observationColumn(seenRows, seen),
       action: column(spaceType(actionSpace), blockRows, spaceWidth(actionSpace)),
       actionMask: column('u8', blockRows, actionMaskWidth),
       memory: column('f32', isolated ? 0 : seenRows, model.memoryWidth ?? 0),

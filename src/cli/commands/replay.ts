@@ -97,7 +97,7 @@ export async function pictureEpisode(
   const rewards: number[] = []
   for (let row = 0; row < table.numRows && lanes[row] === lanes[0]; row++) {
     const seen = observation.subarray(row * width, (row + 1) * width)
-    if (!isDrawn) pictures.push(gridPicture(observationSpace, seen as Float32Array))
+    if (!isDrawn) pictures.push(gridPicture(observationSpace, seen as Float32Array | Uint8Array))
     const chosen = Array.from(action.subarray(row * actionWidth, (row + 1) * actionWidth) as Float32Array)
     actions.push(chosen.map((value) => String(Number(value.toPrecision(4)))).join(', '))
     rewards.push(Number(reward[row]))

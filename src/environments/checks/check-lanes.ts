@@ -4,13 +4,14 @@
  */
 import { InputError } from '../../base/errors.ts'
 import { Random, Stream } from '../../base/random.ts'
-import { choiceSizes, spaceType, spaceWidth } from '../../base/space.ts'
+import { choiceSizes, observationType, spaceType, spaceWidth } from '../../base/space.ts'
 import { takeArena } from '../../components/arena.ts'
 import { type Column, column } from '../../components/column.ts'
+import type { ObservationColumn } from '../../components/observation.ts'
 import { createKernels } from '../../kernels/bind.ts'
 import type { KernelBuild } from '../../kernels/kernels.ts'
 import { actionMaskWidth, type EnvironmentDefinition, type Lanes, statePlan } from '../environment.ts'
-import { type CalledLanes, fillRow, UNWRITTEN_BYTE, UNWRITTEN_NUMBER } from './check-written.ts'
+import { type CalledLanes, fillRow, UNWRITTEN_BYTE, UNWRITTEN_NUMBER, unwrittenIn } from './check-written.ts'
 
 /** Steps after which every other game restarts, so that resets happen throughout even if episodes are long. */
 const RESTART_STEPS = 13
@@ -37,9 +38,9 @@ export class CheckedLanes implements CalledLanes {
   readonly first = 0
   readonly end: number
   /** The environment's inputs and outputs. */
-  readonly lanes: Lanes<Record<string, Column>>
+  readonly lanes: Lanes<Record<string, Column>, ObservationColumn>
   /** The observations and masks of the previous step, which the environment does not get again. */
-  before: { readonly observation: Float32Array; readonly actionMask: Uint8Array }
+  before: { readonly observation: ObservationColumn; readonly actionMask: Uint8Array }
   /** The lanes rows[0 … count) begin an episode next. */
   readonly rows: Uint32Array
   count: number
@@ -51,7 +52,7 @@ export class CheckedLanes implements CalledLanes {
   constructor(environment: EnvironmentDefinition, options: LaneOptions) {
     const { firstLane, numLanes, present, seed, isSplit, kernels } = options
     const { observationSpace, actionSpace, population } = environment
-    const seen = column('f32', numLanes, spaceWidth(observationSpace))
+    const seen = column(observationType(observationSpace), numLanes, spaceWidth(observationSpace))
     const mask = column('u8', numLanes, actionMaskWidth(environment))
     const lives = column('u8', population === true ? numLanes : 0)
     const { arena, columns } = takeArena({
@@ -102,7 +103,7 @@ export class CheckedLanes implements CalledLanes {
     const { lanes, rows, count } = this
     const { observation, actionMask } = lanes
     for (let i = 0; i < count; i++) {
-      fillRow(observation, rows[i]!, this.numLanes, UNWRITTEN_NUMBER)
+      fillRow(observation, rows[i]!, this.numLanes, unwrittenIn(this.environment))
       fillRow(actionMask, rows[i]!, this.numLanes, UNWRITTEN_BYTE)
     }
   }
@@ -151,10 +152,11 @@ export class CheckedLanes implements CalledLanes {
   /** Gives the next step other columns than the previous one, filled with unwritten values. */
   beforeStep(): void {
     const { before } = this
-    const lanes = this.lanes as { -readonly [K in keyof Lanes]: Lanes[K] }
+    const lanes = this.lanes as { -readonly [K in keyof typeof this.lanes]: (typeof this.lanes)[K] }
     const { observation, actionMask, reward, terminated, truncated, died, births } = lanes
     this.before = { observation, actionMask }
-    lanes.observation = before.observation.fill(UNWRITTEN_NUMBER)
+    lanes.observation = before.observation
+    lanes.observation.fill(unwrittenIn(this.environment))
     lanes.actionMask = before.actionMask.fill(UNWRITTEN_BYTE)
     reward.fill(UNWRITTEN_NUMBER)
     for (const flags of [terminated, truncated, died, births]) flags.fill(0)

@@ -2,8 +2,9 @@
  * The checks after each call of an environment, for `checkEnvironment` and the first rollouts of a training (`systems/episodes/watch.ts`).
  */
 import { haveSameBytes } from '../../base/host.ts'
-import { choiceSizes } from '../../base/space.ts'
+import { type BoxSpace, choiceSizes, observationType } from '../../base/space.ts'
 import type { Column } from '../../components/column.ts'
+import type { ObservationColumn } from '../../components/observation.ts'
 import { refusedReward } from '../../kernels/bind.ts'
 import { type EnvironmentDefinition, type Lanes, REWARD_MAX } from '../environment.ts'
 import type { EnvironmentCheck } from './checks.ts'
@@ -12,10 +13,19 @@ import type { EnvironmentCheck } from './checks.ts'
 export const UNWRITTEN_BYTE = 0x5a
 export const UNWRITTEN_NUMBER = Math.fround(-1.2345678e37)
 
+/** What fills observations before they are written: for bytes, one outside of all bounds; NaN if there is none, which no byte equals. */
+export function unwrittenIn({ observationSpace }: EnvironmentDefinition): number {
+  if (observationType(observationSpace) === 'f32') return UNWRITTEN_NUMBER
+  const { low, high } = observationSpace as BoxSpace
+  const most = high.reduce((a, b) => Math.max(a, b))
+  const least = low.reduce((a, b) => Math.min(a, b))
+  return most < 255 ? most + 1 : least > 0 ? least - 1 : Number.NaN
+}
+
 export interface CalledLanes {
   readonly environment: EnvironmentDefinition
   readonly numLanes: number
-  readonly lanes: Lanes<unknown>
+  readonly lanes: Lanes<unknown, ObservationColumn>
   /** No other thread writes rows `first` ≤ n < `end` during a call, so the environment made any change in them. */
   readonly first: number
   readonly end: number
@@ -138,7 +148,7 @@ export function fillRow(column: Column, n: number, numLanes: number, value: numb
 
 /** Whether rows `from` ≤ n < `to` are completely written: observation, mask, and after a step the reward. */
 export function isWritten(
-  { lanes, numLanes }: CalledLanes,
+  { lanes, numLanes, environment }: CalledLanes,
   by: 'reset' | 'step',
   [from, to]: readonly [number, number],
 ): boolean {
@@ -147,14 +157,14 @@ export function isWritten(
     return column.subarray(from * width, to * width).includes(value)
   }
   const { observation, actionMask, reward } = lanes
-  if (has(observation, UNWRITTEN_NUMBER) || has(actionMask, UNWRITTEN_BYTE)) return false
+  if (has(observation, unwrittenIn(environment)) || has(actionMask, UNWRITTEN_BYTE)) return false
   return by === 'reset' || !has(reward, UNWRITTEN_NUMBER)
 }
 
 /** Checks that row n is completely written. */
 export function expectWritten(called: CalledLanes, by: 'reset' | 'step', n: number): void {
   if (isWritten(called, by, [n, n + 1])) return
-  const { lanes, numLanes } = called
+  const { lanes, numLanes, environment } = called
   const missing = (name: 'observation' | 'actionMask' | 'reward', value: number, expected: string) => {
     const width = lanes[name].length / numLanes
     const k = lanes[name].subarray(n * width, (n + 1) * width).indexOf(value)
@@ -165,7 +175,7 @@ export function expectWritten(called: CalledLanes, by: 'reset' | 'step', n: numb
   const width = lanes.observation.length / numLanes
   missing(
     'observation',
-    UNWRITTEN_NUMBER,
+    unwrittenIn(environment),
     `${width === 1 ? 'one number' : `${width} numbers`} a lane, written anew by each ${by}, since the column holds others before`,
   )
   missing('actionMask', UNWRITTEN_BYTE, '0 or 1')

@@ -45,6 +45,7 @@ export const asterix = defineEnvironment({
       policy: withSettings('mlp', { activation: 'relu' }),
     },
   ],
+  observationType: 'u8',
   state: () => ({
     x: 'u8',
     y: 'u8',
@@ -168,7 +169,7 @@ function meet(kind: Uint8Array, column: Uint8Array, own: number, x: number): num
 
 /** Writes row n of the observation. */
 function draw(
-  observation: Float32Array,
+  observation: Uint8Array,
   n: number,
   state: Readonly<Record<'x' | 'y' | 'kind' | 'column' | 'isRightward', Uint8Array>>,
 ): void {

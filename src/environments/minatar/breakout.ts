@@ -1,17 +1,8 @@
-import { Stream } from '../../base/random.ts'
 import { box, discrete } from '../../base/space.ts'
 import { defineEnvironment, withSettings } from '../environment.ts'
 import { SIDE, smallGridSettings } from '../grids/small-grid.ts'
 
 const CHANNELS = 4
-const WIDTH = SIDE * SIDE * CHANNELS
-const Channel = { paddle: 0, ball: 1, trail: 2, brick: 3 } as const
-const Act = { none: 0, left: 1, right: 2 } as const
-
-/** Bricks are in rows 1 to 3: bit `10 * (row - 1) + column` of a lane's bricks. */
-const ALL_BRICKS = 2 ** (3 * SIDE) - 1
-/** The paddle's row. A ball in it is lost; a ball that the paddle hits stays in the row above. */
-const LAST_ROW = SIDE - 1
 
 /**
  * Breakout on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, "MinAtar: An Atari-Inspired Testbed for Thorough and
@@ -60,6 +51,7 @@ export const breakout = defineEnvironment({
       reached: { episodeReturn: 15.2, reached: 2, seeds: 3 },
     },
   ],
+  observationType: 'u8',
   state: () => ({
     ballX: 'u8',
     ballY: 'u8',
@@ -78,106 +70,23 @@ export const breakout = defineEnvironment({
     actionSpace: discrete(3),
     maxEpisodeSteps,
     returnThreshold: null,
-    reset({ state, observation, lane, episode, random }, rows, count) {
-      for (let i = 0; i < count; i++) {
-        const n = rows[i]!
-        random.draw(Stream.reset, lane[n]!, episode[n]!, 0)
-        const isLeft = random.uniform(0) < 0.5
-        const x = isLeft ? 0 : SIDE - 1
-        state.ballX[n] = x
-        state.ballY[n] = 3
-        state.direction[n] = isLeft ? 2 : 3
-        state.trailX[n] = x
-        state.trailY[n] = 3
-        state.paddle[n] = 4
-        state.bricks[n] = ALL_BRICKS
-        state.strike[n] = 0
-        state.lastAction[n] = Act.none
-        draw(observation, n, x, 3, x, 3, 4, ALL_BRICKS)
-      }
+    reset(lanes, rows, count) {
+      const { words, key0, key1 } = lanes.random
+      lanes.kernels.breakoutReset(lanes.state, lanes, words, rows, key0, key1, count)
     },
-    step({ state, observation, reward, terminated, action, lane, episode, step, random }, from, to) {
-      const { ballX, ballY, direction, trailX, trailY, paddle, bricks, strike, lastAction } = state
-      for (let n = from; n < to; n++) {
-        const x = ballX[n]!
-        const y = ballY[n]!
-        reward[n] = 0
-        if (y === LAST_ROW) {
-          draw(observation, n, x, y, trailX[n]!, trailY[n]!, paddle[n]!, bricks[n]!)
-          continue // The ball is lost: the episode is over.
-        }
-        let act = action[n]!
-        if (stickyActionProbability > 0) {
-          random.draw(Stream.step, lane[n]!, episode[n]!, step[n]!)
-          if (random.uniform(0) < stickyActionProbability) act = lastAction[n]!
-        }
-        lastAction[n] = act
-        let at = paddle[n]!
-        if (act === Act.left && at > 0) at--
-        else if (act === Act.right && at < SIDE - 1) at++
-
-        let turned = direction[n]!
-        let nextX = x + (turned === 1 || turned === 2 ? 1 : -1)
-        let nextY = y + (turned < 2 ? -1 : 1)
-        if (nextX < 0 || nextX >= SIDE) {
-          nextX = x
-          turned ^= 1 // Left becomes right.
-        }
-        let left = bricks[n]!
-        let hasStruck = 0
-        if (nextY < 0) {
-          nextY = 0
-          turned ^= 3 // Up becomes down.
-        } else if (nextY >= 1 && nextY <= 3 && (left >>> (SIDE * (nextY - 1) + nextX)) & 1) {
-          hasStruck = 1
-          if (strike[n] === 0) {
-            reward[n] = 1
-            left ^= 1 << (SIDE * (nextY - 1) + nextX)
-            nextY = y
-            turned ^= 3
-          }
-        } else if (nextY === LAST_ROW) {
-          if (left === 0) left = ALL_BRICKS
-          if (x === at) {
-            nextY = y
-            turned ^= 3
-          } else if (nextX === at) {
-            nextY = y
-            turned ^= 2 // Hit from the side: reverses.
-          } else terminated[n] = 1
-        }
-        ballX[n] = nextX
-        ballY[n] = nextY
-        direction[n] = turned
-        trailX[n] = x
-        trailY[n] = y
-        paddle[n] = at
-        bricks[n] = left
-        strike[n] = hasStruck
-        draw(observation, n, nextX, nextY, x, y, at, left)
-      }
+    step(lanes, from, to) {
+      const { words, key0, key1 } = lanes.random
+      const sticky = Math.ceil(stickyActionProbability * 2 ** 24)
+      lanes.kernels.breakoutStep(
+        lanes.state,
+        lanes as Parameters<typeof lanes.kernels.breakoutStep>[1],
+        words,
+        sticky,
+        key0,
+        key1,
+        from,
+        to,
+      )
     },
   }),
 })
-
-/** Writes row n of the observation. */
-function draw(
-  observation: Float32Array,
-  n: number,
-  ballX: number,
-  ballY: number,
-  trailX: number,
-  trailY: number,
-  paddle: number,
-  bricks: number,
-): void {
-  const row = n * WIDTH
-  observation.fill(0, row, row + WIDTH)
-  observation[row + CHANNELS * (SIDE * LAST_ROW + paddle) + Channel.paddle] = 1
-  observation[row + CHANNELS * (SIDE * ballY + ballX) + Channel.ball] = 1
-  observation[row + CHANNELS * (SIDE * trailY + trailX) + Channel.trail] = 1
-  const firstBrick = row + CHANNELS * SIDE + Channel.brick
-  for (let left = bricks; left !== 0; left &= left - 1) {
-    observation[firstBrick + CHANNELS * (31 - Math.clz32(left & -left))] = 1
-  }
-}

@@ -48,6 +48,7 @@ export const freeway = defineEnvironment({
       policy: withSettings('mlp', { activation: 'relu' }),
     },
   ],
+  observationType: 'u8',
   state: () => ({
     /** Row of the chicken, and steps until it can move. */
     chicken: 'u8',
@@ -135,7 +136,7 @@ function driveAnew(
   }
 }
 
-function draw(observation: Float32Array, n: number, { chicken, column, wait, isRightward }: Cars): void {
+function draw(observation: Uint8Array, n: number, { chicken, column, wait, isRightward }: Cars): void {
   const row = n * WIDTH
   observation.fill(0, row, row + WIDTH)
   observation[row + CHANNELS * (SIDE * chicken[n]! + COLUMN) + Channel.chicken] = 1

@@ -116,6 +116,7 @@ export const seaquest = defineEnvironment({
       policy: withSettings('mlp', { activation: 'relu' }),
     },
   ],
+  observationType: 'u8',
   state: () => STATE,
   make: ({ maxEpisodeSteps, stickyActionProbability }) => ({
     observationSpace: box({ low: 0, high: 1, shape: [SIDE, SIDE, CHANNELS] }),
@@ -395,7 +396,7 @@ function comeUp({ oxygen, aboard, isSurfaced, moveSteps, spawnSteps, ramps }: Se
   return worth
 }
 
-function draw(observation: Float32Array, n: number, state: Sea): void {
+function draw(observation: Uint8Array, n: number, state: Sea): void {
   const row = n * WIDTH
   const { x, y, isRightward, oxygen, aboard, enemy, diver, shot, torpedo } = state
   observation.fill(0, row, row + WIDTH)
@@ -422,12 +423,12 @@ function draw(observation: Float32Array, n: number, state: Sea): void {
   }
 }
 
-function mark(observation: Float32Array, row: number, list: Uint8Array, at: number, channel: number): void {
+function mark(observation: Uint8Array, row: number, list: Uint8Array, at: number, channel: number): void {
   observation[row + CHANNELS * (SIDE * list[at + Of.y]! + list[at + Of.x]!) + channel] = 1
 }
 
 /** Marks the field behind a moving thing, which shows its direction. */
-function markTrail(observation: Float32Array, row: number, list: Uint8Array, at: number): void {
+function markTrail(observation: Uint8Array, row: number, list: Uint8Array, at: number): void {
   const behind = list[at + Of.x]! + (list[at + Of.isRightward] === 1 ? -1 : 1)
   if (behind < 0 || behind > LAST_COLUMN) return
   observation[row + CHANNELS * (SIDE * list[at + Of.y]! + behind) + Channel.trail] = 1

@@ -51,6 +51,7 @@ export const spaceInvaders = defineEnvironment({
       policy: withSettings('mlp', { activation: 'relu' }),
     },
   ],
+  observationType: 'u8',
   state: () => ({
     cannon: 'u8',
     /** Per row, a bit for each column. */
@@ -190,7 +191,7 @@ function dropBomb(aliens: Int32Array, bombs: Int32Array, first: number, cannon: 
 
 /** Writes row n of the observation. */
 function draw(
-  observation: Float32Array,
+  observation: Uint8Array,
   n: number,
   state: Readonly<Record<'cannon' | 'isRightward', Uint8Array> & Record<'aliens' | 'shots' | 'bombs', Int32Array>>,
 ): void {
@@ -208,7 +209,7 @@ function draw(
 }
 
 /** Marks the columns of a row whose bits are set; `at` is the channel's element in column 0. */
-function mark(observation: Float32Array, at: number, columns: number): void {
+function mark(observation: Uint8Array, at: number, columns: number): void {
   for (let left = columns; left !== 0; left &= left - 1) {
     observation[at + CHANNELS * (31 - Math.clz32(left & -left))] = 1
   }

@@ -19,12 +19,12 @@ export interface GoalPlace {
 }
 
 /** Whether an observation, which begins at element `from`, has reached its goal. @throws InputError for another column. */
-export function isGoalReached(observation: Float32Array, from: number, goal: GoalPlace): boolean {
+export function isGoalReached(observation: Float32Array | Uint8Array, from: number, goal: GoalPlace): boolean {
   return squareOf(observation, from, goal) <= goal.tolerance * goal.tolerance
 }
 
 /** The squared distance between the achieved and the desired goal. */
-function squareOf(observation: Float32Array, from: number, goal: GoalPlace): number {
+function squareOf(observation: Float32Array | Uint8Array, from: number, goal: GoalPlace): number {
   if (!(observation instanceof Float32Array)) throw new InputError('observation', show(observation), 'a Float32Array')
   const { achieved, desired, width } = goal
   let square = 0
@@ -40,7 +40,7 @@ const ROUNDING = 0.01
  * @throws InputError for another column.
  */
 export function refusedReward(
-  nextObservation: Float32Array,
+  nextObservation: Float32Array | Uint8Array,
   from: number,
   goal: GoalPlace,
   reward: number,
@@ -73,16 +73,16 @@ const USE = 0x484552
  */
 export function relabelGoals(
   block: {
-    readonly observation: Float32Array
-    readonly nextObservation: Float32Array
+    readonly observation: Float32Array | Uint8Array
+    readonly nextObservation: Float32Array | Uint8Array
     readonly return: Float32Array
     readonly discount: Float32Array
   },
   replay: ReplayedRows & {
     readonly episode: Uint32Array
     readonly step: Int32Array
-    readonly observation: Float32Array
-    readonly finalObservation: Float32Array
+    readonly observation: Float32Array | Uint8Array
+    readonly finalObservation: Float32Array | Uint8Array
   },
   goal: GoalPlace,
   words: Uint32Array,

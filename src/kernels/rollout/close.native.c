@@ -88,9 +88,9 @@ INLINE bool is_wanted(int wanted, bool terminated, bool truncated) {
   return !terminated && truncated == (wanted != GOES_ON);
 }
 
-int32_t KERNEL(listRows)(uint32_t *listRow, float *listObservation, float *observation, uint8_t *terminated,
-                         uint8_t *truncated, uint8_t *valid, int32_t wanted, int32_t length, int32_t firstRow,
-                         int32_t width, int32_t from, int32_t to) {
+int32_t KERNEL(listRows)(uint32_t *listRow, float *listObservation, int32_t listObservationElementBytes,
+                         float *observation, uint8_t *terminated, uint8_t *truncated, uint8_t *valid, int32_t wanted,
+                         int32_t length, int32_t firstRow, int32_t width, int32_t from, int32_t to) {
   int count = length;
   for (int n = from; n < to;) {
     if ((wanted == TRUNCATED || wanted == ENDED) && n + 16 <= to) {
@@ -103,7 +103,9 @@ int32_t KERNEL(listRows)(uint32_t *listRow, float *listObservation, float *obser
     for (const int stop = least(n + 16, to); n < stop; n++) {
       if (valid[n] == 0 || !is_wanted(wanted, terminated[n] != 0, truncated[n] != 0)) continue;
       listRow[count] = firstRow + n;
-      copy4(listObservation + (size_t)count * width, observation + (size_t)n * width, width);
+      if (listObservationElementBytes == 1) {
+        memcpy((uint8_t *)listObservation + (size_t)count * width, (uint8_t *)observation + (size_t)n * width, width);
+      } else copy4(listObservation + (size_t)count * width, observation + (size_t)n * width, width);
       count++;
     }
   }

@@ -94,12 +94,12 @@ export const Listed = { goesOn: 0, truncated: 1, ended: 2, any: 3 } as const
 
 /**
  * Appends the `wanted` rows (a value of `Listed`) among the valid ones to a list: their place in the rollout
- * (`firstRow` + n) and the next observation (`width` elements of `observation`). Returns the list's new length.
+ * (`firstRow` + n) and the next observation (`width` elements of `observation`, of the list's type). Returns the list's new length.
  */
 export function listRows(
   listRow: Uint32Array,
-  listObservation: Float32Array,
-  observation: Float32Array,
+  listObservation: Float32Array | Uint8Array,
+  observation: Float32Array | Uint8Array,
   terminated: Uint8Array,
   truncated: Uint8Array,
   valid: Uint8Array,

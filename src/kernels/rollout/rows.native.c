@@ -66,6 +66,20 @@ void KERNEL(gatherRows)(float *gathered, int32_t gatheredElementBytes, float *so
   }
 }
 
+void KERNEL(widenBytes)(float *widened, uint8_t *x, int32_t from, int32_t length) {
+  x += from;
+  int i = 0;
+  for (; i + 16 <= length; i += 16) {
+    const v128_t bytes = wasm_v128_load(x + i);
+    const v128_t low = wasm_u16x8_extend_low_u8x16(bytes), high = wasm_u16x8_extend_high_u8x16(bytes);
+    wasm_v128_store(widened + i, wasm_f32x4_convert_u32x4(wasm_u32x4_extend_low_u16x8(low)));
+    wasm_v128_store(widened + i + 4, wasm_f32x4_convert_u32x4(wasm_u32x4_extend_high_u16x8(low)));
+    wasm_v128_store(widened + i + 8, wasm_f32x4_convert_u32x4(wasm_u32x4_extend_low_u16x8(high)));
+    wasm_v128_store(widened + i + 12, wasm_f32x4_convert_u32x4(wasm_u32x4_extend_high_u16x8(high)));
+  }
+  for (; i < length; i++) widened[i] = x[i];
+}
+
 void KERNEL(placeRows)(float *into, float *from, int32_t *rows, int32_t count, int32_t width) {
   for (int i = 0; i < count; i++) copy4(into + (size_t)rows[i] * width, from + (size_t)i * width, width);
 }
@@ -87,9 +101,29 @@ int32_t KERNEL(findNonFinite)(float *x, int32_t from, int32_t to) {
 /** All ones in the elements of x that are within the bounds; NaN is not. */
 INLINE ints within(const float *x, four low, four high) { return (load(x) >= low) & (load(x) <= high); }
 
-int32_t KERNEL(findBeyond)(float *x, float *low, float *high, int32_t width, int32_t from, int32_t to) {
+/** The first byte from `i` to `end`, which begin rows, that is not within the bounds of its dimension, or −1. */
+INLINE int32_t byte_beyond(const uint8_t *x, const uint8_t *low, const uint8_t *high, int width, int i, int end) {
+  for (; i < end; i += width) {
+    v128_t beyond = wasm_i32x4_splat(0);
+    int k = 0;
+    for (; k + 16 <= width; k += 16) {
+      const v128_t bytes = wasm_v128_load(x + i + k);
+      beyond |= wasm_u8x16_sub_sat(wasm_v128_load(low + k), bytes) | wasm_u8x16_sub_sat(bytes, wasm_v128_load(high + k));
+    }
+    bool is = wasm_v128_any_true(beyond);
+    for (; k < width; k++) is |= x[i + k] < low[k] || x[i + k] > high[k];
+    for (k = 0; is; k++) {
+      if (x[i + k] < low[k] || x[i + k] > high[k]) return i + k;
+    }
+  }
+  return -1;
+}
+
+int32_t KERNEL(findBeyond)(float *x, int32_t xElementBytes, float *low, float *high, int32_t width, int32_t from,
+                           int32_t to) {
   int i = from * width;
   const int end = to * width;
+  if (xElementBytes == 1) return byte_beyond((uint8_t *)x, (uint8_t *)low, (uint8_t *)high, width, i, end);
   if (width <= 4) {
     // Twelve elements are whole rows of any of these widths.
     const four low0 = repeated(low, width, 0), low1 = repeated(low, width, 4), low2 = repeated(low, width, 8);

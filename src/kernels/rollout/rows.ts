@@ -50,6 +50,11 @@ export function gatherRows(
   }
 }
 
+/** widened[i] = x[from + i] for i < length: bytes as floats. */
+export function widenBytes(widened: Float32Array, x: Uint8Array, from: number, length: number): void {
+  for (let i = 0; i < length; i++) widened[i] = x[from + i]!
+}
+
 /** into[rows[i]] = from[i] for i < count, `width` elements each. */
 export function placeRows(
   into: Float32Array,
@@ -70,11 +75,14 @@ export function findNonFinite(x: Float32Array, from: number, to: number): number
   return -1
 }
 
-/** The first element of lanes `from` to `to` that is NaN or outside its dimension's bounds (low[k] ≤ x ≤ high[k]), or −1. */
+/**
+ * The first element of lanes `from` to `to` that is NaN or outside its dimension's bounds (low[k] ≤ x ≤ high[k]), or −1. The three columns
+ * have one type.
+ */
 export function findBeyond(
-  x: Float32Array,
-  low: Float32Array,
-  high: Float32Array,
+  x: Float32Array | Uint8Array,
+  low: Float32Array | Uint8Array,
+  high: Float32Array | Uint8Array,
   width: number,
   from: number,
   to: number,

@@ -2,8 +2,16 @@
 #include "../fours.native.h"
 
 /** With the plain twin's bits: each dimension sums its rows in the same order, in f64. */
-void KERNEL(updateRunning)(double *mean, double *squares, double *count, float *x, uint8_t *valid, int32_t numRows,
-                           int32_t width) {
+/** Up to four elements of a row from the `at`th on: floats, or bytes. */
+INLINE four elements(const float *x, int isByte, size_t at, int left) {
+  if (!isByte) return load_part(x + at, left);
+  const uint8_t *bytes = (const uint8_t *)x + at;
+  return (four){bytes[0], left > 1 ? bytes[1] : 0, left > 2 ? bytes[2] : 0, left > 3 ? bytes[3] : 0};
+}
+
+void KERNEL(updateRunning)(double *mean, double *squares, double *count, float *x, int32_t xElementBytes, uint8_t *valid,
+                           int32_t numRows, int32_t width) {
+  const int isByte = xElementBytes == 1;
   int added = 0;
   for (int row = 0; row < numRows; row++) added += valid[row] != 0;
   if (added == 0) return;
@@ -11,14 +19,14 @@ void KERNEL(updateRunning)(double *mean, double *squares, double *count, float *
   for (int k = 0; k < width; k += 4) {
     const int left = width - k;
     four_doubles batch = {0}, apart = {0};
-    const float *at = x + k;
+    size_t at = k;
     for (int row = 0; row < numRows; row++, at += width) {
-      if (valid[row] != 0) batch += doubles4(load_part(at, left));
+      if (valid[row] != 0) batch += doubles4(elements(x, isByte, at, left));
     }
     batch /= (double)added;
-    at = x + k;
+    at = k;
     for (int row = 0; row < numRows; row++, at += width) {
-      const four_doubles from = doubles4(load_part(at, left)) - batch;
+      const four_doubles from = doubles4(elements(x, isByte, at, left)) - batch;
       if (valid[row] != 0) apart += from * from;
     }
     EACH {

@@ -18,7 +18,7 @@ export function updateRunning(
   mean: Float64Array,
   squares: Float64Array,
   count: Float64Array,
-  x: Float32Array,
+  x: Float32Array | Uint8Array,
   valid: Uint8Array,
   numRows: number,
   width: number,

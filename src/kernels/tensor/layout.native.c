@@ -30,8 +30,14 @@ void KERNEL(transposeMatrices)(float *restrict out, float *restrict x, int32_t c
   }
 }
 
-void KERNEL(copyRows)(float *out, float *x, int32_t numRows, int32_t width, int32_t outRow, int32_t xRow, int32_t outFrom,
-                      int32_t xFrom) {
+void KERNEL(copyRows)(float *out, int32_t outElementBytes, float *x, int32_t numRows, int32_t width, int32_t outRow,
+                      int32_t xRow, int32_t outFrom, int32_t xFrom) {
+  if (outElementBytes == 1) {
+    for (int row = 0; row < numRows; row++) {
+      memcpy((uint8_t *)out + outFrom + (size_t)row * outRow, (uint8_t *)x + xFrom + (size_t)row * xRow, width);
+    }
+    return;
+  }
   out += outFrom;
   x += xFrom;
   for (int row = 0; row < numRows; row++) copy4(out + (size_t)row * outRow, x + (size_t)row * xRow, width);

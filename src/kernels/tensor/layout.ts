@@ -18,11 +18,11 @@ export function transposeMatrices(
 
 /**
  * Copies `numRows` rows of `width` elements. Rows of `out` begin outRow elements apart, the first at element `outFrom`; those of x
- * likewise.
+ * likewise. Both columns have one type.
  */
 export function copyRows(
-  out: Float32Array | Int32Array,
-  x: Float32Array | Int32Array,
+  out: Float32Array | Int32Array | Uint8Array,
+  x: Float32Array | Int32Array | Uint8Array,
   numRows: number,
   width: number,
   outRow: number,

@@ -11,6 +11,7 @@ import { assert, InputError, show } from '../../base/errors.ts'
 import type { Random } from '../../base/random.ts'
 import { type Space, spaceWidth } from '../../base/space.ts'
 import { type Columns, column, type Plan } from '../../components/column.ts'
+import type { ObservationColumn } from '../../components/observation.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Device } from '../devices/device.ts'
 import { Head, type HeadColumns, type HeadShape, headPlan, headShape } from '../head.ts'
@@ -339,8 +340,8 @@ class DevicePolicy implements Policy {
     const { memoryWidth } = network
     const rowsOf = sequence!.burnIn + sequence!.length
     const numLanes = count / sequence!.length
-    const cut = (recorded: Float32Array, width: number) => {
-      const all = tf.tensor3d(recorded.slice(0, numLanes * rowsOf * width), [numLanes, rowsOf, width])
+    const cut = (recorded: ObservationColumn, width: number) => {
+      const all = tf.tensor3d(part(recorded, 0, numLanes * rowsOf, width), [numLanes, rowsOf, width])
       return length === rowsOf ? all : tf.slice(all, [0, first, 0], [-1, length, -1])
     }
     const observation = cut(rows.observation, observationWidth)
@@ -417,9 +418,10 @@ function syncData(tensor: Tensor): Float32Array {
   return tensor.dataSync() as Float32Array
 }
 
-/** A copy of rows, because a device may keep its input while columns are reused. */
-function part(column: Float32Array, from: number, count: number, width: number): Float32Array {
-  return column.slice(from * width, (from + count) * width)
+/** A copy of rows as floats, because a device may keep its input while columns are reused. */
+function part(column: ObservationColumn, from: number, count: number, width: number): Float32Array {
+  const [first, end] = [from * width, (from + count) * width]
+  return column instanceof Float32Array ? column.slice(first, end) : Float32Array.from(column.subarray(first, end))
 }
 
 function add(sum: Float32Array, values: Float32Array): void {

@@ -1,4 +1,5 @@
 /** The contract of updates on a device, as an algorithm sees them. */
+import type { ObservationColumn } from '../../components/observation.ts'
 import type { AdamSettings } from '../../kernels/webgpu/adam.ts'
 import type { DeviceLoss } from '../../kernels/webgpu/rows.ts'
 
@@ -21,7 +22,7 @@ export interface UpdateColumns {
   readonly moment: Float32Array
   readonly squareMoment: Float32Array
   readonly rollout: {
-    readonly observation: Float32Array
+    readonly observation: ObservationColumn
     readonly action: Float32Array | Int32Array
     readonly actionMask: Uint8Array
     readonly logprob: Float32Array

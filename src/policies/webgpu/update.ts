@@ -128,7 +128,8 @@ export class ShaderUpdate implements DeviceUpdate {
     memory.send(columns.weights, weights)
     memory.send(columns.moment, moment)
     memory.send(columns.squareMoment, squareMoment)
-    memory.send(columns.observation, rollout.observation.subarray(0, columns.observation.length))
+    const seen = rollout.observation.subarray(0, columns.observation.length)
+    memory.send(columns.observation, seen instanceof Float32Array ? seen : Float32Array.from(seen)) // Shaders read floats.
     memory.send(columns.action, rollout.action)
     if (rollout.actionMask.length > 0) memory.send(columns.mask, Uint32Array.from(rollout.actionMask))
     memory.send(columns.recorded, recorded)

@@ -7,6 +7,7 @@
  * valued after the last tick with the weights that filled the rollout. A `restart` within a rollout truncates the lane's last row and adds it to the list.
  */
 import { assert } from '../../base/errors.ts'
+import type { ObservationColumn } from '../../components/observation.ts'
 import { Listed } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
@@ -60,9 +61,9 @@ function append(
   kernels: Kernels,
   { windows, numLanes }: EpisodeCohort,
   listRow: Uint32Array,
-  listed: Float32Array,
+  listed: ObservationColumn,
   length: number,
-  next: Float32Array,
+  next: ObservationColumn,
   t: number,
   wanted: number,
   from: number,

@@ -1,6 +1,7 @@
 import { checkCount, checkGiven, InputError, thrownBy } from '../../base/errors.ts'
 import type { BoxSpace } from '../../base/space.ts'
 import { Phase } from '../../components/episode.ts'
+import type { ObservationColumn } from '../../components/observation.ts'
 import { refusedReturn } from '../../environments/environment.ts'
 import { Listed } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
@@ -72,7 +73,7 @@ export function beginEpisodes(cohort: EpisodeCohort, count: number, seenIn: 'cur
 const WIDE = 16
 
 /** @throws InputError if the first `count` lanes of the list see an observation outside the space. */
-function checkBegun(cohort: EpisodeCohort, seen: Float32Array, count: number): void {
+function checkBegun(cohort: EpisodeCohort, seen: ObservationColumn, count: number): void {
   const { laneList, numLanes, environmentLanes } = cohort
   const { low, high } = cohort.observationBounds
   const width = seen.length / numLanes
@@ -97,7 +98,7 @@ export function refuseReturn({ environment }: EpisodeCohort, name: 'reset' | 'st
 }
 
 /** The error of an observation outside its space, written by an environment's reset or step. */
-export function unseen(cohort: EpisodeCohort, name: string, seen: Float32Array, at: number): InputError {
+export function unseen(cohort: EpisodeCohort, name: string, seen: ObservationColumn, at: number): InputError {
   const { environment, numLanes } = cohort
   const width = seen.length / numLanes
   const k = at % width

@@ -9,6 +9,7 @@
 import { InputError } from '../../base/errors.ts'
 import type { Column } from '../../components/column.ts'
 import { Phase } from '../../components/episode.ts'
+import type { ObservationColumn } from '../../components/observation.ts'
 import {
   type Call,
   type CalledLanes,
@@ -39,7 +40,7 @@ interface Kept {
 export class EnvironmentWatch implements CalledLanes, WatchedCalls {
   readonly environment: EnvironmentDefinition
   readonly numLanes: number
-  readonly lanes: Lanes
+  readonly lanes: Lanes<unknown, ObservationColumn>
   readonly number: number
   readonly #cohort: EpisodeCohort
   readonly #isAlone: boolean

@@ -8,7 +8,7 @@ import type { ArrowTable } from '../../tables/read-arrow.ts'
 import type { Table } from '../../tables/table.ts'
 import { createWorld } from '../../world/world.ts'
 import { checkRecordedRows, tellOnce } from '../recorded/recorded-checks.ts'
-import { fieldsOf, refuseOtherEnvironment } from '../recorded/recorded-rollouts.ts'
+import { fieldsOf, refuseOtherEnvironment, storedAs } from '../recorded/recorded-rollouts.ts'
 import { digestOf, type EvaluateOptions } from './evaluate.ts'
 import { type FitOptions, type Fitted, fitValues } from './fitted-q.ts'
 import { fittedRows } from './fitted-rows.ts'
@@ -183,8 +183,9 @@ async function rowsUnder(
     cohort.weights.set(weights)
     cohort.policy.refresh?.()
     const { rollout, action } = cohort
-    const fields = fieldsOf(table, rollout, numLanes)
-    const notes = checkRecordedRows(table, fields, cohort)
+    const stored = storedAs(table, rollout)
+    const fields = fieldsOf(stored, rollout, numLanes)
+    const notes = checkRecordedRows(stored, fields, cohort)
     const logprob = new Float64Array(table.numRows)
     const isBox = environment.actionSpace.kind === 'box'
     const chosenBy = fields.get('action')!

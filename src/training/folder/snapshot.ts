@@ -40,12 +40,17 @@ export function savedTensors(world: World, instead: ReadonlyMap<Column, Column> 
   return tensors
 }
 
-/** Fills saved columns from tensors. @throws InputError for a missing or wrong one, before writing. */
-export function restoreTensors(subject: string, world: World, tensors: ReadonlyMap<string, Tensor>): void {
+/**
+ * Fills saved columns from tensors. Columns of bytes also take whole numbers that an earlier version kept as f32.
+ * @throws InputError for a missing or wrong one, before writing.
+ */
+export function restoreTensors(subject: string, world: World, saved: ReadonlyMap<string, Tensor>): void {
+  const tensors = new Map(saved)
   // A column without values may be younger than the checkpoint.
   const targets = savedTensors(world).filter(({ name, bytes }) => bytes.length > 0 || tensors.has(name))
   for (const { name, type, shape } of targets) {
-    const tensor = tensors.get(name)
+    const tensor = tensors.get(name) && asStored(tensors.get(name)!, type)
+    if (tensor !== undefined) tensors.set(name, tensor)
     if (tensor === undefined) throw new InputError(subject, `no tensor ${name}`, `${type} of shape ${show(shape)}`)
     if (tensor.type !== type || show(tensor.shape) !== show(shape)) {
       const expected = `${type} of shape ${show(shape)}`
@@ -53,6 +58,14 @@ export function restoreTensors(subject: string, world: World, tensors: ReadonlyM
     }
   }
   for (const { name, bytes } of targets) bytes.set(tensors.get(name)!.bytes)
+}
+
+/** A tensor of f32 as one of bytes, if such a one is wanted and all of its values are bytes; otherwise the tensor itself. */
+function asStored(tensor: Tensor, wanted: TensorType): Tensor {
+  if (wanted !== 'U8' || tensor.type !== 'F32') return tensor
+  const values = new Float32Array(new Uint8Array(tensor.bytes).buffer)
+  const bytes = Uint8Array.from(values)
+  return values.every((value, i) => value === bytes[i]) ? { ...tensor, type: 'U8', bytes } : tensor
 }
 
 export interface SavedState {

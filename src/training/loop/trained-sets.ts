@@ -5,6 +5,7 @@ import type { MetricValues } from '../../base/metrics.ts'
 import type { ShareWork } from '../../base/parted.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
 import { Lives } from '../../components/population.ts'
+import type { RolloutColumns } from '../../components/rollout.ts'
 import { actionMaskWidth } from '../../environments/environment.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { PolicyModel } from '../../policies/policy.ts'
@@ -303,7 +304,7 @@ type Moments = Readonly<Record<'mean' | 'squares' | 'count', Float64Array>>
 export function growMoments(
   columns: Columns<Plan>,
   weights: Float32Array,
-  { observation, valid }: { readonly observation: Float32Array; readonly valid: Uint8Array },
+  { observation, valid }: Pick<RolloutColumns, 'observation' | 'valid'>,
   kernels: Kernels,
 ): void {
   const { mean, squares, count } = columns as unknown as Moments

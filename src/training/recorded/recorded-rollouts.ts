@@ -3,6 +3,7 @@ import type { EstimateAdvantages } from '../../algorithms/algorithm.ts'
 import type { Staleness } from '../../algorithms/tokens/staleness.ts'
 import { InputError, show } from '../../base/errors.ts'
 import { spaceToJson } from '../../base/space.ts'
+import type { ObservationColumn } from '../../components/observation.ts'
 import type { RolloutColumns } from '../../components/rollout.ts'
 import { createKernels } from '../../kernels/bind.ts'
 import { BLOCK_ROWS } from '../../policies/policy.ts'
@@ -31,7 +32,7 @@ export class RecordedRollouts {
   readonly #rows: number
   readonly #fields: ReadonlyMap<Name, Field>
   /** The final observations of rows without a next row. */
-  readonly #final: { readonly rows: Uint32Array; readonly column: Float32Array }
+  readonly #final: { readonly rows: Uint32Array; readonly column: ObservationColumn }
   /** Index in that list by row of the table. */
   readonly #finalOf: ReadonlyMap<number, number>
   /** Log-probabilities under the current weights. */
@@ -62,13 +63,14 @@ export class RecordedRollouts {
       const expected = `whole rollouts of ${numSteps} steps × ${numLanes} lanes: a multiple of ${this.#rows}`
       throw new InputError('rows of the table', String(given.numRows), expected)
     }
-    this.notes = checkRecordedRows(given, fieldsOf(given, rollout, this.#rows), cohort)
-    const table = hasEpisodes ? rolloutsOfEpisodes(given, numLanes, numSteps) : given
+    const stored = storedAs(given, rollout)
+    this.notes = checkRecordedRows(stored, fieldsOf(stored, rollout, this.#rows), cohort)
+    const table = hasEpisodes ? rolloutsOfEpisodes(stored, numLanes, numSteps) : stored
     this.count = table.numRows / this.#rows
     this.#fields = fieldsOf(table, rollout, this.#rows)
     const { rows, column } = table.fields.find((field) => field.name === FINAL)!
     const all = Uint32Array.from({ length: table.numRows }, (_, row) => row)
-    this.#final = { rows: rows?.slice() ?? all, column: column.slice() as Float32Array }
+    this.#final = { rows: rows?.slice() ?? all, column: column.slice() as ObservationColumn }
     this.#finalOf = new Map(Array.from(this.#final.rows, (row, i) => [row, i]))
     this.#logprob = new Float32Array(this.#rows)
     this.#keepsRows = keepsRows
@@ -202,7 +204,7 @@ export class RecordedRollouts {
     const { rollout, numLanes, bootstrap, policy } = this.#cohort
     const { value, nextValue, terminated, truncated, valid } = rollout
     const from = i * this.#rows
-    const observation = this.#column('observation') as Float32Array
+    const observation = this.#column('observation') as ObservationColumn
     const width = rollout.observation.length / this.#rows
     const { row: listed, observation: seen, value: listedValue } = bootstrap
     let length = 0
@@ -296,6 +298,26 @@ export function refuseOtherEnvironment({ metadata }: Table, { environment, name 
     if (got === undefined || got === expected) continue
     throw new InputError(`${key} of the table`, show(got), `${show(expected)}, as in the cohort ${name}`)
   }
+}
+
+/**
+ * The table with observations as the rollout stores them, f32 or bytes; a table may have either.
+ * @throws InputError for a number that is no byte, where the rollout has bytes.
+ */
+export function storedAs(table: Table, { observation }: Pick<RolloutColumns, 'observation'>): Table {
+  const store = (field: Field): Field => {
+    const { name, column, width } = field
+    const isObservation = name === 'observation' || name === FINAL
+    const isOther = observation instanceof Uint8Array ? column instanceof Float32Array : column instanceof Uint8Array
+    if (!isObservation || !isOther) return field
+    const own = observation instanceof Uint8Array ? Uint8Array.from(column) : Float32Array.from(column)
+    const wrong = column.findIndex((value, i) => value !== own[i])
+    if (wrong === -1) return { ...field, column: own }
+    const place = Math.floor(wrong / width)
+    const expected = 'a whole number from 0 to 255, as in the observation space'
+    throw new InputError(`${name} of row ${field.rows?.[place] ?? place}`, show(column[wrong]), expected)
+  }
+  return { ...table, metadata: table.metadata, fields: table.fields.map(store) }
 }
 
 /** The columns of a table by name. @throws InputError that names the first missing or wrong one. */

@@ -7,7 +7,7 @@ import type { Action, ActionMask } from '../../components/action.ts'
 import type { Column, Columns, Plan, Sliding } from '../../components/column.ts'
 import type { Episode } from '../../components/episode.ts'
 import type { Memory } from '../../components/memory.ts'
-import type { Observation } from '../../components/observation.ts'
+import type { Observation, ObservationColumn } from '../../components/observation.ts'
 import type { PopulationColumns } from '../../components/population.ts'
 import type { FinalObservations, RolloutColumns } from '../../components/rollout.ts'
 import type { Transition } from '../../components/transition.ts'
@@ -80,7 +80,7 @@ export interface EpisodeCohort {
   readonly systems: readonly BoundSystem[]
 
   /** The environment's view of the same columns. */
-  readonly environmentLanes: Lanes
+  readonly environmentLanes: Lanes<unknown, ObservationColumn>
   /** Watches the environment's calls; null if nothing watches. */
   watch: WatchedCalls | null
   readonly policy: Policy
@@ -109,7 +109,7 @@ export interface EpisodeCohort {
   /** Bounds of the action space: low and high of a box, sizes of choices. */
   readonly bounds: Bounds & { readonly sizes: Int32Array }
   /** Finite bounds of each element of an observation that the environment may write. */
-  readonly observationBounds: Bounds
+  readonly observationBounds: { readonly low: ObservationColumn; readonly high: ObservationColumn }
   readonly sliders: readonly Slider[]
   /** Buffer for a list of this thread's lanes. */
   laneList: Uint32Array
@@ -165,7 +165,7 @@ export interface Slider<C extends Float32Array | Uint8Array = Float32Array | Uin
 /** Final observations and memories of this thread's truncated rows that wait for their value. */
 export interface BootstrapList {
   readonly row: Uint32Array
-  readonly observation: Float32Array
+  readonly observation: ObservationColumn
   readonly memory: Float32Array
   /** Action masks of these states. */
   readonly actionMask: Uint8Array

@@ -7,7 +7,7 @@ import type { Column, Columns, Plan } from '../../components/column.ts'
 import { Phase } from '../../components/episode.ts'
 import type { RolloutColumns } from '../../components/rollout.ts'
 import { transitionWindows } from '../../components/transition.ts'
-import type { EnvironmentDefinition, Lanes } from '../../environments/environment.ts'
+import type { EnvironmentDefinition } from '../../environments/environment.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Housing } from '../housing.ts'
 import { LaneEntities } from '../lanes.ts'
@@ -96,7 +96,7 @@ export function createEpisodes(
   const isAhead = reservation?.numBuffers !== undefined
   const ahead = isAhead ? createAhead(columns.ahead, buffers(), collector.index < 0 ? null : bind) : null
   const late = new LateLanes(action, episode, spaceWidth(actionSpace))
-  const environmentLanes: Lanes = {
+  const environmentLanes: EpisodeCohort['environmentLanes'] = {
     answersLater(n, arrival) {
       if (refusal !== null) throw new InputError(`environment ${environment.id}`, 'a promise', refusal)
       late.add(n, arrival)

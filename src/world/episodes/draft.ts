@@ -8,7 +8,7 @@ import type { PlannedObjects } from '../../components/arena.ts'
 import { column, saved } from '../../components/column.ts'
 import { episodePlan } from '../../components/episode.ts'
 import { populationPlan } from '../../components/population.ts'
-import { finalPlan, type RowWidths, rolloutPlan } from '../../components/rollout.ts'
+import { finalPlan, observationColumn, observationOf, type RowWidths, rolloutPlan } from '../../components/rollout.ts'
 import { actionMaskWidth, DONE, type EnvironmentDefinition, statePlan } from '../../environments/environment.ts'
 import type { PolicyDefinition, PolicyModel } from '../../policies/policy.ts'
 import type { CohortDraft } from '../housing.ts'
@@ -190,7 +190,7 @@ export function planEpisodes(draft: EpisodeDraft, threads: number) {
   const episode = episodePlan(numLanes)
   const state = statePlan(environment, numLanes)
   const carried = {
-    observation: saved(column('f32', numLanes, widths.observation)),
+    observation: saved(observationColumn(numLanes, widths)),
     actionMask: saved(column('u8', numLanes, widths.actionMask)),
     memory: saved(column('f32', numLanes, widths.memory)),
   }
@@ -212,10 +212,10 @@ export function planEpisodes(draft: EpisodeDraft, threads: number) {
       high: column('f32', isBox ? actionWidth : 0),
       sizes: column('i32', isBox ? 0 : actionWidth),
     },
-    observationBounds: { low: column('f32', widths.observation), high: column('f32', widths.observation) },
+    observationBounds: { low: observationColumn(1, widths), high: observationColumn(1, widths) },
     bootstrap: {
       row: column('u32', listLength),
-      observation: column('f32', listLength, widths.observation),
+      observation: observationColumn(listLength, widths),
       memory: column('f32', listLength, widths.memory),
       actionMask: column('u8', listLength, widths.actionMask),
       value: column('f32', listLength),
@@ -240,7 +240,7 @@ export function episodeObjects({ name, options, reservation }: EpisodeDraft): Pl
 
 function rowWidths(environment: EnvironmentDefinition, model: PolicyModel): RowWidths {
   return {
-    observation: spaceWidth(environment.observationSpace),
+    ...observationOf(environment.observationSpace),
     actionMask: actionMaskWidth(environment),
     memory: model.memoryWidth ?? 0,
   }

@@ -5,7 +5,7 @@
 import { checkCount, InputError, show } from '../../base/errors.ts'
 import { type Space, spaceType, spaceWidth } from '../../base/space.ts'
 import { type Column, type Columns, column, type Plan, saved } from '../../components/column.ts'
-import type { RowWidths } from '../../components/rollout.ts'
+import { observationColumn, type RowWidths } from '../../components/rollout.ts'
 import type { EnvironmentDefinition } from '../../environments/environment.ts'
 import type { ActingLanes, Policy, PolicyModel } from '../../policies/policy.ts'
 
@@ -58,7 +58,7 @@ export function leaguePlan(
 function stagingPlan(numRows: number, widths: RowWidths, action: Space) {
   return {
     rows: column('u32', numRows),
-    observation: column('f32', numRows, widths.observation),
+    observation: observationColumn(numRows, widths),
     actionMask: column('u8', numRows, widths.actionMask),
     memory: column('f32', numRows, widths.memory),
     nextMemory: column('f32', numRows, widths.memory),
