@@ -8,6 +8,7 @@ import {
   VOCABULARY_STEP,
 } from '../../src/kernels/bind.ts'
 import type { KernelBuild } from '../../src/kernels/kernels.ts'
+import type { AttentionShape } from '../../src/kernels/transformer/attention.ts'
 import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type Column, Numbers, strict } from './calls.ts'
 import { builds, ignoresCompany, matches, matchesRelaxed, numRowsOf, RUNS, rows, widthOf } from './laws.ts'
@@ -118,6 +119,14 @@ describe('attention', () => {
     const headWidth = [2, 4, 6, 8, 12, 16, 18, 32, 34][numbers.whole(0, 8)]!
     return { numHeads: numKeyHeads * numbers.whole(1, 3), numKeyHeads, headWidth }
   }
+  /** More heads a key head than rows run together, or so many that no two tokens do. */
+  const manyHeads = (numbers: Numbers) => {
+    const [numKeyHeads, each] = [numbers.whole(1, 2), [24, 25, 48, 49, 60][numbers.whole(0, 4)]!]
+    return { numHeads: numKeyHeads * each, numKeyHeads, headWidth: [2, 6, 8][numbers.whole(0, 2)]! }
+  }
+  /** Workspace that holds what another call left. */
+  const scratch = (shape: AttentionShape, context: number) =>
+    new Float32Array(attentionScratch(shape, context)).fill(Number.NaN)
   const forward = (numbers: Numbers, numRows: number) => {
     const { numHeads, numKeyHeads, headWidth } = heads(numbers)
     const first = numbers.wholes(numRows, 0, KEYS - 1)
@@ -126,15 +135,20 @@ describe('attention', () => {
     const q = numbers.floats(numRows * numHeads * headWidth, -2, 2)
     const [k, v] = [numbers.floats(KEYS * numKeyHeads * headWidth), numbers.floats(KEYS * numKeyHeads * headWidth)]
     const [out, logSum] = [new Float32Array(q.length), new Float32Array(numRows * numHeads)]
-    const scores = new Float32Array(attentionScratch({ numHeads, numKeyHeads, headWidth }, KEYS))
+    const scores = scratch({ numHeads, numKeyHeads, headWidth }, KEYS)
     return [out, logSum, q, k, v, scores, first, position, ...sizes] as const
   }
   type Attention = ReturnType<typeof forward>
   /** Rows of sequences, with a window or without, as a batch and a prompt have them; the first may begin within its sequence. */
   const sequences = (numbers: Numbers) => {
-    const { numHeads, numKeyHeads, headWidth } = heads(numbers)
+    const isMany = numbers.uniform() < 0.2
+    const { numHeads, numKeyHeads, headWidth } = isMany ? manyHeads(numbers) : heads(numbers)
     const window = numbers.uniform() < 0.4 ? numbers.whole(1, 40) : Infinity
-    const lengths = Array.from({ length: numbers.whole(1, 4) }, () => numbers.whole(1, 20) ** numbers.whole(1, 2))
+    const length = () => {
+      if (!isMany && numbers.uniform() < 0.3) return [47, 127, 128, 129, 257][numbers.whole(0, 4)]!
+      return numbers.whole(1, isMany ? 10 : 20) ** numbers.whole(1, isMany ? 1 : 2)
+    }
+    const lengths = Array.from({ length: numbers.whole(1, 4) }, length)
     const [begin, context] = [numbers.whole(0, lengths[0]! - 1), Math.max(...lengths)]
     const places = lengths.flatMap((length, sequence) => {
       const before = lengths.slice(0, sequence).reduce((sum, each) => sum + each, 0)
@@ -149,7 +163,7 @@ describe('attention', () => {
     const q = numbers.floats(rows.length * numHeads * headWidth, -2, 2)
     const [k, v] = [0, 1].map(() => numbers.floats(numKeys * numKeyHeads * headWidth))
     const [out, logSum] = [new Float32Array(q.length), new Float32Array(rows.length * numHeads)]
-    const scores = new Float32Array(attentionScratch({ numHeads, numKeyHeads, headWidth }, context))
+    const scores = scratch({ numHeads, numKeyHeads, headWidth }, context)
     return [out, logSum, q, k!, v!, scores, first!, position!, ...sizes] as const
   }
   const backward = (numbers: Numbers, given: Attention): Argument[] => {
