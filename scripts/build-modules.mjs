@@ -36,6 +36,8 @@ const PAGE = Object.values(JSON.parse(readFileSync(join(root, 'package.json'), '
 
 /** What a thread of a page runs. */
 const PAGE_WORKER = 'training/threads/worker.ts'
+/** What it is handed, and what it never does: it starts no threads, and conversations have one (`world/conversations/kind.ts`). */
+const WITHOUT = /\/((relaxed|simd)-module|worker-program|conversations\/kind)\.js$/
 
 const changed = changedSources('modules')
 if (changed.length === 0) process.exit()
@@ -191,7 +193,7 @@ function writePage() {
 async function writePageWorker() {
   const nowhere = {
     name: 'nowhere',
-    resolveId: (id) => (/(relaxed|simd)-module\.js$|worker-program\.js$/.test(id) ? '\0nowhere' : null),
+    resolveId: (id) => (WITHOUT.test(id) ? '\0nowhere' : null),
     load: (id) => (id === '\0nowhere' ? "export const text = ''" : null),
   }
   const bundle = await rolldown({

@@ -2,9 +2,12 @@
  * Threads of a page: Web Workers over shared memory where the page is isolated, with the bits of one thread and of Node, and one thread
  * elsewhere, of which `doctor()` says why. `tests/outside/bundlers.test.ts` asks a browser.
  */
-import { beforeAll, describe, expect, test } from 'vitest'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
 import * as colonnade from '../../src/index.ts'
-import { countWorkers, link, pageOf } from '../support/linked-page.ts'
+import { countWorkers, link, pageOf, root } from '../support/linked-page.ts'
 import { rowsOf } from '../support/tiers.ts'
 
 /** What page and Node do. */
@@ -73,6 +76,21 @@ describe('the threads of a page', () => {
     expect(weights.length).toBeGreaterThan(100)
     expect([...weights]).toEqual(expected)
     expect(countWorkers()).toEqual({ started: started + 1, ended: ended + 1 })
+  })
+
+  test('begin at the second try if the first one could not load what they run', async () => {
+    const { refusal } = program(true)
+    vi.spyOn(URL, 'createObjectURL').mockImplementationOnce(() => {
+      throw new Error('there is no network')
+    })
+    expect(await refusal('cartPole', 2)).toMatch(/^worker 1 of 2 threads .* failed: /)
+    expect(await refusal('cartPole', 2)).toBe(null)
+  })
+
+  test('run less than the 500 kB of which Vite warns, 145 kB compressed, with nothing of conversations', () => {
+    const program = readFileSync(join(root, 'dist/page/base/threads/worker-program.js'))
+    expect(program.byteLength).toBeLessThan(500_000)
+    expect(gzipSync(program, { level: 9 }).byteLength).toBeLessThan(145_000)
   })
 
   test('are one where the page is not isolated, and the headers that it lacks are said', async () => {

@@ -12,8 +12,13 @@ const program = (): Promise<{ readonly text: string }> => import('./worker-progr
 let address: Promise<string> | undefined
 
 async function load(): Promise<string> {
-  const { text } = await program()
-  return URL.createObjectURL(new Blob([text], { type: 'text/javascript' }))
+  try {
+    const { text } = await program()
+    return URL.createObjectURL(new Blob([text], { type: 'text/javascript' }))
+  } catch (error) {
+    address = undefined // The next thread tries again.
+    throw error
+  }
 }
 
 /** Why a browser starts no worker without saying so. */
@@ -39,7 +44,7 @@ export const startThread: typeof node.startThread = (_entry, data, name) => {
       listeners.set(event, listener)
       return thread
     },
-    postMessage: (message: unknown) => void started.then(() => worker?.postMessage(message)),
+    postMessage: (message: unknown) => void started.then(() => worker?.postMessage(message)).catch(fail),
     ref() {},
     unref() {},
     async terminate() {

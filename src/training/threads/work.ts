@@ -6,15 +6,16 @@ import { Aborted, joinTeam, type WorkerOrder } from './orders.ts'
 import { Sharing } from './sharing.ts'
 import { Barrier, failureOf, type WorkerFailure } from './team.ts'
 
-/** Works until the team ends. `tell` sends the caller's thread why it fails. */
-export function work(order: WorkerOrder, tell: (failure: WorkerFailure) => void): void {
-  doWork(order).catch((error: unknown) => {
+/** Works until the team ends. `tell` sends the caller's thread why it fails. Nothing runs before `loaded` is there. */
+export function work(order: WorkerOrder, tell: (failure: WorkerFailure) => void, loaded?: Promise<unknown>): void {
+  doWork(order, loaded).catch((error: unknown) => {
     if (!(error instanceof Aborted)) tell(failureOf(error))
   })
 }
 
-async function doWork(order: WorkerOrder): Promise<void> {
+async function doWork(order: WorkerOrder, loaded: Promise<unknown> | undefined): Promise<void> {
   joinTeam()
+  await loaded
   const part = order.kind === 'lanes' ? await lanesPart(order) : textProgram(order)
   const { control, command, count } = order
   const barrier = new Barrier(control, count, numCores())

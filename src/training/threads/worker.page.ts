@@ -14,7 +14,6 @@ import { work } from './work.ts'
 
 giveOwn({ ...[...environments, ...wrappers, ...policies, ...algorithms, ...ownSystems] })
 
-addEventListener('message', async ({ data }: MessageEvent<LanesOrder>) => {
-  await loadKernels(data.kernels, data.module)
-  work(data, (failure) => postMessage(failure))
+addEventListener('message', ({ data }: MessageEvent<LanesOrder>) => {
+  work(data, (failure) => postMessage(failure), loadKernels(data.kernels, data.module))
 })
