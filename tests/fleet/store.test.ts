@@ -3,6 +3,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { readdir, utimes, writeFile } from 'node:fs/promises'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { FolderStore } from '../../src/fleet/store/folder-store.ts'
 import { HttpStore, serveStore } from '../../src/fleet/store/http-store.ts'
@@ -184,6 +185,78 @@ describe('HTTP', () => {
     await expect.poll(names).toEqual(before)
     for (const store of [direct, cut]) await store.close()
     way.close()
+    served.closeConnections()
+    await served.close()
+  })
+
+  test('a client that disconnects leaves no upload and no download waiting', async () => {
+    const store = new FolderStore(await temporaryFolder())
+    const key = 'a key of more than sixteen letters'
+    const ended: string[] = []
+    const served = await serveStore(
+      {
+        sizeOf: (hash) => store.sizeOf(hash),
+        async putPieces(pieces) {
+          served.closeConnections()
+          await sleep(50) // The connection is closed before the first piece is requested.
+          return store.putPieces(pieces).finally(() => ended.push('upload'))
+        },
+        async *pieces(hash, range) {
+          try {
+            for await (const piece of store.pieces(hash, range)) {
+              served.closeConnections() // The response is not closed yet when the piece is written.
+              yield piece
+            }
+          } finally {
+            ended.push('download')
+          }
+        },
+      },
+      { key, listening: { host: '127.0.0.1', port: 0 } },
+    )
+    const client = new HttpStore(served.url, key, 0)
+    const hash = await store.put(randomBytes(2 ** 21))
+    await expect(client.put(randomBytes(2 ** 21))).rejects.toThrow()
+    await expect.poll(() => ended, { timeout: 10_000 }).toEqual(['upload'])
+    await expect(client.get(hash)).rejects.toThrow()
+    await expect.poll(() => ended, { timeout: 10_000 }).toEqual(['upload', 'download'])
+    await client.close()
+    await served.close()
+  })
+
+  test('a blob that one request has no time for is read by several; a server that sends nothing is not asked again', async () => {
+    const store = new FolderStore(await temporaryFolder())
+    const key = 'a key of more than sixteen letters'
+    let release = () => {}
+    const stalled = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    let [requests, sent] = [0, 1]
+    const served = await serveStore(
+      {
+        sizeOf: (hash) => store.sizeOf(hash),
+        putPieces: (pieces) => store.putPieces(pieces),
+        async *pieces(hash, range) {
+          requests++
+          let i = 0
+          for await (const piece of store.pieces(hash, range)) {
+            if (i++ === sent) await stalled
+            yield piece
+          }
+        },
+      },
+      { key, listening: { host: '127.0.0.1', port: 0 } },
+    )
+    const bytes = randomBytes(2 ** 20)
+    const hash = await store.put(bytes)
+    const client = new HttpStore(served.url, key, 5, 2)
+    expect(Buffer.compare(await client.get(hash), bytes)).toBe(0)
+    expect(requests).toBe(2)
+    sent = 0
+    await expect(client.get(hash)).rejects.toThrow('timeout')
+    expect(requests).toBe(3)
+    release()
+    await client.close()
     served.closeConnections()
     await served.close()
   })

@@ -15,7 +15,8 @@ export async function* bodyPieces(
   /** What did not fit. */
   const later: Buffer[] = []
   let [filled, length, isEnded] = [0, 0, false]
-  let failure: Error | null = null
+  const gone = () => new Error('the client disconnected before the end of the body')
+  let failure: Error | null = request.destroyed ? gone() : null // No event follows then.
   let wake = (): void => {}
 
   const fill = (chunk: Buffer): void => {
@@ -38,7 +39,7 @@ export async function* bodyPieces(
     wake()
   }
   const onClose = (): void => {
-    if (!isEnded) failure ??= new Error('the client disconnected before the end of the body')
+    if (!isEnded) failure ??= gone()
     wake()
   }
   request.on('data', onData).on('end', onEnd).on('error', onClose).on('close', onClose)

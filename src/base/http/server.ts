@@ -286,8 +286,13 @@ class Sender {
     response.writeHead(status, { 'content-type': type, ...headers })
     if (typeof content === 'string' || content instanceof Uint8Array) return this.#end(response, content)
     this.#count(response, 2 * PIECE_BYTES)
+    // A response may close without calling back for what was written last.
+    let end = (): void => {}
+    response.on('close', () => end())
     for await (const piece of content) {
+      if (response.destroyed) return // The client disconnected meanwhile; no other code reports it.
       await new Promise<void>((resolve, reject) => {
+        end = resolve
         response.write(piece, (error) => (error ? reject(error) : resolve()))
       })
     }

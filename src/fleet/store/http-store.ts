@@ -101,13 +101,15 @@ class Received {
 export class HttpStore implements Store {
   readonly #client: JsonClient
   readonly #key: string
+  readonly #deadline: number
   readonly #closed = new AbortController()
   readonly #leaving = new AbortController()
 
-  /** `retries`: how often a request is repeated while the server cannot be reached. */
-  constructor(url: string, key: string, retries = RETRIES) {
+  /** `retries`: how often a request is repeated while the server cannot be reached; `deadline`: seconds for one request. */
+  constructor(url: string, key: string, retries = RETRIES, deadline = DEADLINE) {
+    this.#deadline = deadline
     this.#client = new JsonClient(url, {
-      ...{ deadline: DEADLINE, retries, apiKey: key },
+      ...{ deadline, retries, apiKey: key },
       leaving: this.#leaving.signal,
     })
     this.#key = key
@@ -134,8 +136,9 @@ export class HttpStore implements Store {
   /** Receives what is left of a blob or a range of it. */
   async #receive(hash: string, range: BlobRange | undefined, received: Received): Promise<void> {
     const where = `${this.#client.url}/blobs/${hash}`
-    const signal = AbortSignal.any([this.#closed.signal, AbortSignal.timeout(1000 * DEADLINE)])
-    const from = (range?.from ?? 0) + received.length
+    const signal = AbortSignal.any([this.#closed.signal, AbortSignal.timeout(1000 * this.#deadline)])
+    const before = received.length
+    const from = (range?.from ?? 0) + before
     const isAll = range === undefined && from === 0
     let isFirst = true
     const answer = await requestHttp(where, {
@@ -151,7 +154,9 @@ export class HttpStore implements Store {
         isFirst = false
       },
     }).catch((cause) => {
-      throw new AnswerError(`${where}: ${(cause as Error).message}`, 0, !signal.aborted)
+      // A slow connection takes several requests for a long blob.
+      const mayPass = !signal.aborted || (received.length > before && !this.#closed.signal.aborted)
+      throw new AnswerError(`${where}: ${(cause as Error).message}`, 0, mayPass)
     })
     const { status } = answer
     if (isOk(answer) || status === 416) return // A range may begin after the blob.
