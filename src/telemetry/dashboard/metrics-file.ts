@@ -77,7 +77,7 @@ class Figures {
   static of({ head }: MetricsIndex): Figures {
     const figures = new Figures()
     figures.#stride = head.stride
-    Object.assign(figures, { lines: head.lines, damaged: head.damaged, isCut: head.isCut, last: head.last })
+    Object.assign(figures, { lines: head.lines, damaged: head.damaged, last: head.last })
     for (const [i, name] of head.names.entries()) figures.means.set(name, Object.assign(new Means(), { indexed: i }))
     return figures
   }
@@ -111,7 +111,7 @@ class Figures {
     for (const key of Object.keys(object)) {
       const value = object[key]
       if (typeof value === 'number') {
-        if (Number.isFinite(value) && (level.means.has(key) || this.#hasRoom()))
+        if (Number.isFinite(value) && (this.#isKnown(level, key) || this.#hasRoom()))
           this.#meansOf(level, key).add(point, value)
       } else if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
         let below = level.levels.get(key)
@@ -124,6 +124,10 @@ class Figures {
         this.#addAll(below, value as Readonly<Record<string, unknown>>, point, depth + 1)
       }
     }
+  }
+
+  #isKnown(level: Level, key: string): boolean {
+    return level.means.has(key) || this.means.has(level.prefix + key)
   }
 
   #hasRoom(): boolean {
@@ -186,6 +190,8 @@ export class MetricsFile {
   #index: MetricsIndex | null = null
   /** Bytes that the file's index has. */
   #indexed = 0
+  /** Whether it has begun anew since the last read. */
+  #isAnew = false
 
   constructor(path: string) {
     this.#path = path
@@ -258,7 +264,7 @@ export class MetricsFile {
     }
   }
 
-  /** Reads new lines. Returns whether there were any. */
+  /** Reads new lines. Returns whether there were any, or the file began anew. */
   async read(signal?: AbortSignal): Promise<boolean> {
     const found = await this.#open()
     if (found === null) return false
@@ -267,6 +273,8 @@ export class MetricsFile {
       const before = this.#offset
       if (before < size) await this.#fill([...this.#figures.means.keys()])
       if (this.#inode === 0) return false // The index was replaced: the next look begins anew.
+      const isAnew = this.#isAnew
+      this.#isAnew = false
       for await (const piece of pieces(handle, before, size, signal)) {
         this.#offset += piece.length
         const figures = this.#figures
@@ -275,7 +283,7 @@ export class MetricsFile {
       }
       if (signal?.aborted) return false
       this.#skimmed = null
-      return this.#offset > before
+      return isAnew || this.#offset > before
     } finally {
       await handle.close()
     }
@@ -297,19 +305,19 @@ export class MetricsFile {
   }
 
   /**
-   * Writes an index of all lines that have been read, for files so long that it pays, unless it is there. The run does so at its
-   * checkpoints; `read` comes first.
+   * Writes an index of all lines that have been read, for files so long that it pays, unless it is there or metrics were omitted. The run
+   * does so at its checkpoints; `read` comes first.
    */
   async keepIndex(): Promise<void> {
     const end = this.#offset - this.#lines.numOpen
-    if (this.#skimmed !== null || this.#lines.isSkipping || end <= LONG || end === this.#indexed) return
+    if (this.#skimmed !== null || this.#lines.isSkipping || this.isCut || end <= LONG || end === this.#indexed) return
     await this.#fill([...this.#figures.means.keys()])
     const found = await this.#open()
     if (found === null || this.#offset === 0) return
     try {
       const tail = await tailOf(found.handle, end)
-      const { lines, damaged, isCut, stride, last, means } = this.#figures
-      await writeIndex(this.#indexPath, { offset: end, tail, lines, damaged, isCut, stride, last }, means)
+      const { lines, damaged, stride, last, means } = this.#figures
+      await writeIndex(this.#indexPath, { offset: end, tail, lines, damaged, stride, last }, means)
       this.#indexed = end
     } finally {
       await found.handle.close()
@@ -341,12 +349,17 @@ export class MetricsFile {
       this.#index!,
       wanted.map(({ indexed }) => indexed!),
     )
+    if (figures !== this.#figures) return
     if (sums === null) this.#begin(0)
-    for (const [i, each] of (sums ?? []).entries()) Object.assign(wanted[i]!, each, { indexed: null })
+    for (const [i, each] of (sums ?? []).entries()) {
+      // Another call may have read them meanwhile, and `read` added lines.
+      if (wanted[i]!.indexed !== null) Object.assign(wanted[i]!, each, { indexed: null })
+    }
   }
 
   #begin(inode: number): void {
     this.#inode = inode
+    this.#isAnew ||= this.#offset > 0
     this.#offset = this.#indexed = 0
     this.#lines = new Lines()
     this.#figures = new Figures()

@@ -4,7 +4,7 @@
  * sums and its counts as f64.
  */
 import type { FileHandle } from 'node:fs/promises'
-import { openPlain, parseObject, writeWhole } from '../../base/files/files.ts'
+import { openPlain, parseObject, refuseDeep, writeWhole } from '../../base/files/files.ts'
 
 const VERSION = 1
 /** Last bytes of the indexed part by which a file is known again. */
@@ -18,7 +18,6 @@ export interface IndexHead {
   readonly tail: string
   readonly lines: number
   readonly damaged: number
-  readonly isCut: boolean
   /** Lines per point. */
   readonly stride: number
   readonly last: object
@@ -59,14 +58,14 @@ export async function writeIndex(
   await writeWhole(path, [begin, ...numbers])
 }
 
-/** Reads an index without its numbers; null where there is none, or one of another version. */
+/** Reads an index without its numbers; null where there is none, or one that is damaged or of another version. */
 export async function readIndex(path: string): Promise<MetricsIndex | null> {
   const found = await openPlain(path).catch(() => null) // Without one, the lines are read.
   if (found === null) return null
   try {
     const text = await headOf(found.handle, found.size)
-    const head = text === null ? null : (parseObject(text) as unknown as IndexHead | null)
-    if (head?.version !== VERSION) return null
+    const head = text === null ? null : parseHead(text)
+    if (head === null) return null
     let at = beginOf(Buffer.byteLength(text!))
     const places = head.points.map((count) => {
       const place = at
@@ -105,6 +104,35 @@ export async function readSums(
     return all
   } finally {
     await found.handle.close()
+  }
+}
+
+function isHead(found: object): found is IndexHead {
+  const { version, offset, tail, lines, damaged, stride, last, names, points } = found as Partial<IndexHead>
+  const isCount = (value: unknown) => Number.isSafeInteger(value) && (value as number) >= 0
+  return (
+    version === VERSION &&
+    [offset, lines, damaged, stride].every(isCount) &&
+    stride! >= 1 &&
+    typeof tail === 'string' &&
+    typeof last === 'object' &&
+    last !== null &&
+    Array.isArray(names) &&
+    names.every((name) => typeof name === 'string') &&
+    new Set(names).size === names.length &&
+    Array.isArray(points) &&
+    points.length === names.length &&
+    points.every(isCount)
+  )
+}
+
+function parseHead(text: string): IndexHead | null {
+  try {
+    const found = parseObject(text)
+    refuseDeep('metrics.index', found)
+    return found !== null && isHead(found) ? found : null
+  } catch {
+    return null // It is damaged: the lines are read.
   }
 }
 

@@ -53,6 +53,8 @@ export async function refuseOccupied(folder: string): Promise<void> {
 /** A run's folder, owned by this process until `release`. */
 export class RunFolder {
   readonly path: string
+  /** Whether its `metrics.index` could not be written, which is told once. */
+  #lacksIndex = false
   readonly #ownership: Ownership
 
   private constructor(path: string, ownership: Ownership) {
@@ -177,7 +179,10 @@ export class RunFolder {
     await syncFile(this.file('metrics.jsonl')) // A checkpoint's metrics lines must survive a power failure with it.
     await save()
     await this.prune(kept, best)
-    await keepMetricsIndex(this)
+    await keepMetricsIndex(this).catch(({ message }: Error) => {
+      if (!this.#lacksIndex) this.tell(`${message}; the dashboard reads metrics.jsonl instead`)
+      this.#lacksIndex = true
+    })
   }
 
   /** Removes all but the newest checkpoints and the best. */

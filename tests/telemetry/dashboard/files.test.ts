@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { startRun } from '../../../src/index.ts'
 import { MetricsFile } from '../../../src/telemetry/dashboard/metrics-file.ts'
-import { readIndex } from '../../../src/telemetry/dashboard/metrics-index.ts'
+import { readIndex, writeIndex } from '../../../src/telemetry/dashboard/metrics-index.ts'
 import { Runs } from '../../../src/telemetry/dashboard/runs.ts'
 import { metricLines, writeRun } from '../../support/run-folders.ts'
 import { smallRun } from '../../support/small-training.ts'
@@ -176,6 +176,81 @@ describe('an index of a metrics file', () => {
     }
   })
 
+  test.each([
+    { stride: 0 },
+    { stride: 0.5 },
+    { offset: -1 },
+    { lines: '9000' },
+    { damaged: null },
+    { tail: 5 },
+    { last: null },
+    { names: ['line', 'line', 'loss', 'kl/k1'] },
+    { names: [1, 2, 3, 4] },
+    { points: null },
+    { points: [1, 1, 1] },
+    { version: 0 },
+  ])('whose head has %o is not used', async (wrong) => {
+    const { path, index } = await indexed()
+    const { head } = (await readIndex(index))!
+    const text = Buffer.from(JSON.stringify({ ...head, ...wrong }))
+    const numbers = (await readFile(index)).subarray((await readIndex(index))!.places[0]!)
+    const begin = Buffer.alloc(8 * Math.ceil((4 + text.length) / 8))
+    begin.writeUInt32LE(text.length)
+    begin.set(text, 4)
+    await writeFile(index, Buffer.concat([begin, numbers]))
+    const file = new MetricsFile(path)
+    await file.read()
+    expect(await curves(file)).toEqual(await plain(path))
+  })
+
+  test('whose last line is nested too deeply is not used', async () => {
+    const { index } = await indexed()
+    const { head } = (await readIndex(index))!
+    for (const [depth, isUsed] of [
+      [100, true],
+      [2000, false],
+    ] as const) {
+      await writeIndex(index, { ...head, last: JSON.parse(`${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`) }, new Map())
+      expect((await readIndex(index)) !== null).toBe(isUsed)
+    }
+  })
+
+  test('is not kept where metrics are omitted, so that those that are shown go on', async () => {
+    const many = (value: number) => metricLines(Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [i, value])))
+    const { path, file } = await metricsFile(many(1).repeat(20))
+    await file.read()
+    await file.keepIndex()
+    expect(file.isCut).toBe(true)
+    const later = new MetricsFile(path)
+    await later.read()
+    await appendFile(path, many(2))
+    await later.read()
+    expect((await later.curve('17', 'line')).y.at(-1)).toBe(2)
+  })
+
+  test('of as many metrics as are kept goes on with all of them', async () => {
+    const many = (value: number) => metricLines(Object.fromEntries(Array.from({ length: 4095 }, (_, i) => [i, value])))
+    const { path, file } = await metricsFile(many(1).repeat(20))
+    await file.read()
+    await file.keepIndex()
+    const later = await reader(path)
+    await appendFile(path, many(2))
+    await later.read()
+    expect([later.isCut, (await later.curve('17', 'line')).y.at(-1)]).toEqual([false, 2])
+  })
+
+  test('is read by curves while lines are added, and none is lost', async () => {
+    const { path } = await indexed()
+    for (let turns = 0; turns < 40; turns++) {
+      const later = await reader(path)
+      await appendFile(path, lines(COUNT + 20 * turns, COUNT + 20 * (turns + 1)))
+      const reading = later.read()
+      for (let i = 0; i < 4 * turns; i++) await new Promise(setImmediate)
+      await Promise.all([reading, later.curve('loss', 'steps'), later.curve('kl/k1', 'line')])
+      expect(await curves(later)).toEqual(await plain(path))
+    }
+  })
+
   test('that is replaced while its numbers are still in it makes the file start over', async () => {
     const { path, file } = await indexed()
     const follower = await reader(path)
@@ -183,7 +258,8 @@ describe('an index of a metrics file', () => {
     await file.read()
     await file.keepIndex()
     expect(await follower.curve('loss', 'line')).toEqual({ x: [], y: [] })
-    await follower.read()
+    expect(await follower.read()).toBe(true) // So that the curve is requested again, without further lines.
+    expect(await follower.read()).toBe(false)
     expect(await curves(follower)).toEqual(await plain(path))
   })
 
@@ -193,6 +269,15 @@ describe('an index of a metrics file', () => {
     const { updates } = await run.train()
     const index = await readIndex(join(run.folder, 'metrics.index'))
     expect(index!.head.lines).toBe(COUNT + updates)
+  })
+
+  test('that cannot be written does not end a run, which says so once', async () => {
+    const run = await startRun(await smallRun('checkpointEvery=1'), join(await temporaryFolder(), 'run'))
+    await writeFile(join(run.folder, 'metrics.jsonl'), lines(0, COUNT))
+    await mkdir(join(run.folder, 'metrics.index', 'taken'), { recursive: true })
+    expect(await run.train()).toMatchObject({ status: 'complete' })
+    const log = await readFile(join(run.folder, 'run.log'), 'utf8')
+    expect(log.split('the dashboard reads metrics.jsonl instead')).toHaveLength(2)
   })
 
   test('is kept of long files alone', async () => {
