@@ -131,8 +131,10 @@ export class TokenLearner {
   readonly #kernels: Kernels
   readonly #thread: TokenThread
   readonly #others: OtherThreads | null
-  /** Number of gradients that other processes were asked for. */
+  /** Number of gradients that other processes were asked for, and of the batches that these are of. */
   #numShared = 0
+  #numBatches = 0
+  #given: TokenLossColumns | null = null
 
   /** `clock` measures this thread. */
   constructor(
@@ -186,7 +188,10 @@ export class TokenLearner {
     return saidOf(work)
   }
 
-  /** The same gradient, computed with other processes, a share each. `run` runs what this process's threads do together. */
+  /**
+   * The same gradient, computed with other processes, a share each. `run` runs what this process's threads do together. Minibatches with
+   * the same object `given` are of one batch, which is sent once.
+   */
   async differentiateWith(
     pool: GradientPool,
     run: (steps: Together<void>) => Promise<void>,
@@ -214,9 +219,15 @@ export class TokenLearner {
     const numSlots = this.#thread.slotsOf(work.batch)
     const { weights, gradient } = this.trained
     const version = `${this.#numShared++}`
-    const inputs = { ...sentColumns(work), weights: { weights } }
+    if (work.given !== this.#given) this.#numBatches++
+    this.#given = work.given
+    const { rows, minibatch } = sentColumns(work)
     return {
-      inputs: Object.fromEntries(Object.entries(inputs).map(([name, columns]) => [name, { version, columns }])),
+      inputs: {
+        rows: { version: `${this.#numBatches}`, columns: rows },
+        minibatch: { version, columns: minibatch },
+        weights: { version, columns: { weights } },
+      },
       numbers: [],
       numShares: numShares(numSlots, shareCount),
       compute: async (share) => {

@@ -29,13 +29,21 @@ async function place() {
   const folder = await temporaryFolder()
   const [bus, store] = [new MemoryBus(), new FolderStore(folder)]
   const told: string[] = []
+  /** The hashes of what the learner put. */
+  const hashes: string[] = []
+  const put = store.put.bind(store)
+  store.put = async (bytes) => {
+    const hash = await put(bytes)
+    hashes.push(hash)
+    return hash
+  }
   const collector = (learners: number): CollectorDefinition =>
     fleetCollector(1, {
       open: async () => ({ bus, store, storeAddress: { kind: 'folder', path: folder }, close: async () => {} }),
       ...{ acknowledge: 'update', seconds: 30, learners },
       tell: (message) => told.push(message),
     })
-  return { bus, store, told, collector }
+  return { bus, store, hashes, told, collector }
 }
 
 /** Helpers on a bus, and when they have joined. */
@@ -113,7 +121,7 @@ describe('learners of a language model in several processes', () => {
       const { elements } = slotRoom
       if (name.startsWith('three')) slotRoom.elements = 20_000
       try {
-        const { bus, store, told, collector } = await place()
+        const { bus, store, hashes, told, collector } = await place()
         const { threads = 1 } = text
         const expected = await learn(text, {})
         const actor = runActor(bus)
@@ -126,6 +134,7 @@ describe('learners of a language model in several processes', () => {
         }
         await actor
         expect(told).toEqual([])
+        expect(hashes.length).toBe(new Set(hashes).size) // Rows go once an update, not with each minibatch.
         expect((await store.list()).length).toBeLessThan(12)
       } finally {
         slotRoom.elements = elements
