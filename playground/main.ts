@@ -35,6 +35,10 @@ let begun: Extract<ToldLanes, { told: 'begun' }> | null = null
 let shown: Extract<ToldLanes, { told: 'frame' }> | null = null
 let isRunning = false
 let isPlaying = false
+/** Whether nothing can go on: it went wrong, or waits for a person. */
+let isOver = false
+/** Whether one's own environment is a text that came with a link, which nobody has used yet. */
+let isForeign = false
 let isAsked = false
 let frame = 0
 /** The lane that is looked at. */
@@ -59,8 +63,8 @@ choice.add(new Option('Your own…', OWN))
 const source = (): Source => ({ environment: scene.id, code: scene.id === OWN ? code.value : null })
 const isWide = () => !matchMedia('(max-width: 52rem)').matches
 
-/** Begins with fresh weights; with the environment's own settings unless some are given. */
-function begin(given: Tuning | null): void {
+/** Ends what runs, and takes away what it left. */
+function clear(given: Tuning | null): void {
   for (const guarded of [trainer, lanes]) {
     guarded.end() // What an environment of one's own left behind is gone with its worker.
     guarded.isWatched = scene.id === OWN
@@ -77,10 +81,27 @@ function begin(given: Tuning | null): void {
   tellPeople('')
   drawCurve()
   setRunning(false)
+  for (const button of downloads) button.disabled = true
+}
+
+/** Begins with fresh weights; with the environment's own settings unless some are given. */
+function begin(given: Tuning | null): void {
+  clear(given)
+  isOver = false
+  if (scene.id === OWN) isForeign = false
   trainer.ask({ ask: 'begin', source: source(), seed: Number(seed.value), tuning: given }, true)
   beginLanes()
-  for (const button of downloads) button.disabled = true
   share()
+}
+
+/** Shows a text that came with a link, and runs none of it before a person says so: it could read what this site keeps. */
+function hold(given: Tuning | null): void {
+  clear(given)
+  isOver = true
+  begun = null
+  byId('caption').textContent = ''
+  if (given !== null) showTuning(given)
+  tellPeople('This environment came with a link. Read it; “Use it” runs it.')
 }
 
 /** Begins the lanes that are seen; two where a person plays beside the policy. */
@@ -101,6 +122,7 @@ function sendWeights(): void {
 }
 
 function failed(message: string): void {
+  isOver = true
   for (const guarded of [trainer, lanes]) guarded.end()
   setRunning(false)
   begun = null
@@ -118,9 +140,7 @@ function heardTrainer(told: Told): void {
   }
   if (told.told === 'begun') {
     tuning = told.tuning
-    rate.value = String(Math.log10(tuning.learningRate))
-    entropy.value = String(tuning.entropyCoef)
-    showTuning()
+    showTuning(tuning)
     return
   }
   if (isRunning) trainer.expect(true)
@@ -205,7 +225,11 @@ function addPoint(x: number, y: number): void {
 
 const learningRate = () => Number((10 ** Number(rate.value)).toPrecision(3))
 
-function showTuning(): void {
+function showTuning(given: Tuning | null): void {
+  if (given !== null) {
+    rate.value = String(Math.log10(given.learningRate))
+    entropy.value = String(given.entropyCoef)
+  }
   byId('rate-shown').textContent = learningRate().toExponential(1)
   rate.setAttribute('aria-valuetext', learningRate().toExponential(1))
   byId('entropy-shown').textContent = Number(entropy.value).toFixed(3)
@@ -214,10 +238,11 @@ function showTuning(): void {
 /** Goes on from the weights with other settings. */
 function tune(): void {
   tuning = { learningRate: learningRate(), entropyCoef: Number(entropy.value) }
+  share()
+  if (isOver) return
   trainer.ask({ ask: 'tune', tuning }, false)
   const of = `learning rate ${tuning.learningRate.toExponential(1)}, entropy coefficient ${tuning.entropyCoef.toFixed(3)}`
   tellPeople(`From step ${steps.toLocaleString('en-US')} on: ${of}.`)
-  share()
 }
 
 function show(figures: Record<'steps' | 'speed' | 'episodeReturn' | 'entropy', number | null>): void {
@@ -256,10 +281,7 @@ function setRunning(isOn: boolean): void {
 }
 
 function run(isOn: boolean): void {
-  if (isOn && said.classList.contains('wrong')) {
-    begin(tuning)
-    return
-  }
+  if (isOver) begin(tuning)
   setRunning(isOn)
   trainer.ask({ ask: isOn ? 'go' : 'pause' }, false)
   trainer.expect(isOn)
@@ -271,7 +293,7 @@ function setPlaying(isOn: boolean): void {
   playing.textContent = isOn ? 'Stop playing' : 'Play beside it'
   pressed.clear()
   if (isOn) canvas.focus()
-  beginLanes()
+  if (!isOver) beginLanes()
 }
 
 function share(): void {
@@ -331,7 +353,8 @@ function choose(id: string, given: Tuning | null): void {
   choice.value = scene.id
   byId('editor').hidden = scene.id !== OWN
   if (scene.id === OWN && code.value === '') code.value = SAMPLE
-  begin(given)
+  if (scene.id === OWN && isForeign) hold(given)
+  else begin(given)
 }
 
 choice.addEventListener('change', () => choose(choice.value, null))
@@ -346,7 +369,7 @@ code.addEventListener('keydown', (event) => {
   if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) begin(tuning)
 })
 for (const slider of [rate, entropy]) {
-  slider.addEventListener('input', showTuning)
+  slider.addEventListener('input', () => showTuning(null))
   slider.addEventListener('change', tune)
 }
 byId('controls').addEventListener('submit', (event) => event.preventDefault())
@@ -384,7 +407,10 @@ addEventListener('blur', () => pressed.clear())
 
 const shared = read(location.hash)
 if (shared.seed !== undefined) seed.value = String(shared.seed)
-if (typeof shared.code === 'string') code.value = shared.code
+if (shared.environment === OWN && typeof shared.code === 'string') {
+  code.value = shared.code
+  isForeign = shared.code !== SAMPLE
+}
 const isKnown = shared.environment === OWN || scenes.some(({ id }) => id === shared.environment)
 choose(isKnown ? shared.environment! : scenes[0]!.id, shared.tuning ?? null)
 draw()

@@ -46,6 +46,7 @@ function bodyOf(code: string): string {
 const ROOM = 2 ** 30
 const LARGE = 2 ** 20
 const held = { bytes: 0 }
+let isLimited = false
 const dropped = new FinalizationRegistry<number>((bytes) => {
   held.bytes -= bytes
 })
@@ -70,6 +71,8 @@ const COUNTED = [
 
 /** From now on this worker refuses arrays beyond the room, in place of taking the machine's memory. */
 function limitMemory(): void {
+  if (isLimited) return // Each array counts once.
+  isLimited = true
   const all = globalThis as unknown as Record<
     string,
     (new (...given: unknown[]) => object) & { BYTES_PER_ELEMENT?: number }

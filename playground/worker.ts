@@ -29,6 +29,8 @@ let training: Awaited<ReturnType<typeof open>> | undefined
 let isPaused = true
 /** Which training updates; the loop of an earlier one ends. */
 let turn = 0
+/** Settles when no loop runs. */
+let loop = Promise.resolve()
 /** Steps and seconds with earlier tunings. */
 let before = { steps: 0, seconds: 0 }
 let toldAt = 0
@@ -37,8 +39,8 @@ function tell(told: Told, moved: Transferable[] = []): void {
   postMessage(told, { transfer: moved })
 }
 
-async function run(): Promise<void> {
-  const mine = ++turn
+async function run(mine: number): Promise<void> {
+  if (isPaused || mine !== turn) return
   const { trainer, world, environment } = training!
   for await (const { entropy } of trainer.updates({ totalSteps: 1e12 })) {
     if (mine !== turn) return
@@ -76,13 +78,18 @@ async function answer(asked: Ask): Promise<void> {
   } else if (asked.ask === 'tune') {
     if (training === undefined) return
     turn++
+    await loop
     const { world, trainer, environment, seed } = training
     before = { steps: before.steps + trainer.steps, seconds: before.seconds + trainer.seconds }
     training = await open(environment, seed + before.steps, asked.tuning, world.cohort().weights.slice())
+    trainer.close()
+    world.close()
   } else if (asked.ask === 'file') return fileOf(asked.format)
   if (asked.ask === 'pause') isPaused = true
   if (asked.ask === 'go') isPaused = false
-  if (!isPaused && training !== undefined) void run().catch(tellWrong)
+  if (isPaused || training === undefined) return
+  const mine = turn
+  loop = loop.then(() => run(mine)).catch(tellWrong)
 }
 
 function tellWrong(error: unknown): void {

@@ -11,6 +11,7 @@ import { basename, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { tableFromIPC } from 'apache-arrow'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { SAMPLE } from '../../playground/sample.ts'
 import { type Browser, openChromium, type Page } from '../support/chromium.ts'
 import { skipLoudly } from '../support/command.ts'
 
@@ -65,15 +66,17 @@ async function until(page: Page, script: string): Promise<void> {
   while (!(await page.evaluate(script))) await new Promise((resolve) => setTimeout(resolve, 100))
 }
 
-async function open(width: number, height: number, hash = ''): Promise<{ page: Page; wrong: string[] }> {
+async function open(width: number, height: number, hash = '') {
   const page = await browser!.newPage({ viewport: { width, height } })
   opened.add(page)
   const wrong: string[] = []
   page.on('pageerror', (error) => wrong.push(String(error)))
+  let started = 0
+  page.on('worker', () => started++)
   // Downloads stay in the page.
   await page.goto(`http://127.0.0.1:${(server!.address() as AddressInfo).port}/${hash}`)
   await until(page, "document.querySelector('#did').textContent + document.querySelector('#said').textContent !== ''")
-  return { page, wrong }
+  return { page, wrong, workers: () => started }
 }
 
 /** Whether the canvas has another picture than a moment ago. */
@@ -150,7 +153,9 @@ test(
     expect(await textOf(page, 'entropy-shown')).toBe('0.200')
     await until(page, "document.querySelector('#said').textContent.startsWith('From step')")
     const begun = await page.evaluate<number>(steps)
+    await page.evaluate("for (let i = 0; i < 8; i++) document.querySelector('#toggle').click()")
     await until(page, `${steps} > ${begun} + 40000`)
+    expect(await textOf(page, 'said')).toMatch(/^From step/)
     expect(await page.evaluate<number>(entropy)).toBeGreaterThan(before + 0.05)
     expect(wrong).toEqual([])
   },
@@ -243,10 +248,21 @@ test('a link restores the environment, the settings and the text', async (contex
   expect(shown).toEqual(['Pendulum-v1', '42', '1.0e-3', '0.050'])
   const text = 'export default 1 // + & # %\n'
   const own = await open(1440, 900, `#environment=own&seed=5&code=${encodeURIComponent(text)}`)
-  await until(own.page, "document.querySelector('#said.wrong')?.textContent")
+  expect(await textOf(own.page, 'said')).toMatch(/^This environment came with a link/)
+  await own.page.evaluate('new Promise((resolve) => setTimeout(resolve, 1000))')
+  expect([first.workers() > 0, own.workers()]).toEqual([true, 0])
   const link = await own.page.evaluate<string>("(document.querySelector('#link').click(), location.hash)")
   const again = await open(1440, 900, link)
   expect(await again.page.evaluate("document.querySelector('#code').value")).toBe(text)
+  await again.page.evaluate("document.querySelector('#toggle').click()")
+  await until(again.page, "document.querySelector('#said.wrong')?.textContent")
+  expect(await textOf(again.page, 'said')).toMatch(/got 1/)
+  // After a fault other settings and Start begin again.
+  await again.page.focus('#rate')
+  await again.page.keyboard.press('ArrowLeft')
+  await again.page.evaluate(`document.querySelector('#code').value = ${JSON.stringify(SAMPLE)}`)
+  await again.page.evaluate("document.querySelector('#toggle').click()")
+  await until(again.page, `${steps} > 0`)
   const strange = await open(1440, 900, '#environment=none&seed=-3&learningRate=x&entropyCoef=9')
   expect((await strange.page.evaluate<string[]>(state)).slice(0, 2)).toEqual(['CartPole-v1', '1'])
 })
