@@ -162,6 +162,7 @@ test('shows runs as text, asks nobody else, goes on with them, can be used by ke
   for (const _ of 'learningRate') await page.keyboard.press('Backspace')
   for (const key of 'run-') await page.keyboard.press(key)
   expect(await page.evaluate("document.querySelectorAll('table.runs tbody tr').length")).toBe(1)
+  await until(page, "location.hash.includes('filter=run-&')") // It follows in less than a second.
   const address = await page.evaluate<string>('location.href')
   expect(Object.fromEntries(new URLSearchParams(new URL(address).hash.slice(1)))).toEqual({
     ...{ filter: 'run-', sort: '-episodeReturn', log: 'true', range: '13.25 37.75' },
@@ -184,6 +185,13 @@ test('shows runs as text, asks nobody else, goes on with them, can be used by ke
   const csv = await readFile(await (await download).path(), 'utf8')
   expect(csv.split('\n')[0]).toBe('series,x,y,low,high')
   expect(csv.split('\n').length).toBeGreaterThan(50)
+  await page.focus('.chart canvas')
+  for (let i = 0; i < 60; i++) await page.keyboard.press('+') // At some width it zooms no further.
+  const isDrawn = `(() => {
+    const { data } = document.querySelector('.chart canvas').getContext('2d').getImageData(0, 0, 600, 300)
+    return data.some((value) => value !== 0)
+  })()`
+  await until(page, isDrawn)
   await page.evaluate("location.hash = ''") // All as at the beginning.
   await until(page, "document.querySelectorAll('table.runs tbody tr').length === 3")
 

@@ -161,12 +161,12 @@ async function openInThread(options: DashboardOptions): Promise<Dashboard> {
 async function curvesOf(runs: Runs, query: URLSearchParams): Promise<object> {
   const [metric, over] = [query.get('metric'), query.get('over') ?? 'line']
   if (metric === null) throw new RequestError(400, 'metric: got nothing, expected the name of a metric')
-  const curves: Record<string, object> = {}
+  const curves: [string, object][] = []
   for (const id of query.getAll('run')) {
     const { x, y } = await runs.curve(id, metric, over)
-    curves[id] = { x, y: y.map((value) => Number(value.toPrecision(DIGITS))) }
+    curves.push([id, { x, y: y.map((value) => Number(value.toPrecision(DIGITS))) }])
   }
-  return { curves }
+  return { curves: Object.fromEntries(curves) }
 }
 
 function folderOf(runs: Runs, query: URLSearchParams): string {

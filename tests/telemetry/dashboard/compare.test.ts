@@ -8,7 +8,7 @@ import {
   passes,
   rowsOf,
 } from '../../../src/telemetry/dashboard/page/rows.ts'
-import { linkOf, PLAIN, type View, viewOf } from '../../../src/telemetry/dashboard/page/view.ts'
+import { linkOf, PLAIN, queriesOf, type View, viewOf } from '../../../src/telemetry/dashboard/page/view.ts'
 import type { ShownRun } from '../../../src/telemetry/dashboard/runs.ts'
 import { explainedShare } from '../../../src/telemetry/explained.ts'
 
@@ -80,10 +80,16 @@ describe('rows', () => {
     ['environment=text', 1],
     ['updates<10', 1],
     ['nothing>1', 0],
+    ['rate-0.01/seed', 3],
     ['=', 0],
     ['', 7],
   ])('pass the filter "%s": %i', (filter, count) => {
     expect(all.filter((each) => passes(each, filter))).toHaveLength(count)
+  })
+
+  test('are found by a name with an operator', () => {
+    const named = run('lr=0.1/seed=1', { seed: 1 }, {})
+    expect([passes(named, 'lr=0.1'), passes(named, 'lr=0.2'), passes(named, 'seed=1')]).toEqual([true, false, true])
   })
 
   test('have what is the same, or mean and deviation, or how many words', () => {
@@ -99,6 +105,33 @@ describe('rows', () => {
     expect(columnsOf(sweep, PLAIN)).toEqual(['status', 'updates', 'episodeReturn', 'ppo.learningRate'])
     expect(columnsOf(all, PLAIN)[0]).toBe('environment')
     expect(columnsOf(all, { columns: ['seed'] })).toEqual(['seed'])
+  })
+})
+
+describe('names that objects inherit', () => {
+  const odd = ['constructor', '__proto__', 'toString', '', 'x'.repeat(10_000)]
+  const some = [1, 2, 3].map((value) =>
+    run(
+      `${value}`,
+      value === 3 ? {} : Object.fromEntries(odd.map((name) => [name, value])),
+      JSON.parse(`{"reward":${value}}`),
+    ),
+  )
+
+  test('are settings where a run has them, and nothing where it has not', () => {
+    for (const name of odd) {
+      expect(some.map((each) => cellOf([each], name))).toEqual([{ value: 1 }, { value: 2 }, null])
+      expect(cellOf([run('none', {}, {})], name)).toBeNull()
+    }
+    expect(differentSettings(some)).toEqual(odd.toSorted())
+    expect(some.filter((each) => passes(each, 'constructor>1')).map(({ id }) => id)).toEqual(['2'])
+    expect(rowsOf(some, view({ groupBy: '__proto__' })).map(({ name }) => name)).toEqual([
+      ...['__proto__ 1', '__proto__ 2', '__proto__ not set'],
+    ])
+  })
+
+  test('without a number, which JSON has as null, are unknown', () => {
+    expect(cellOf([run('a', {}, { loss: null as unknown as number })], 'loss')).toBeNull()
   })
 })
 
@@ -172,5 +205,17 @@ describe('a link', () => {
   test('with nonsense is as without', () => {
     expect(viewOf('over=height&smoothing=7&log=maybe&range=4+2', ids)).toEqual(PLAIN)
     expect(viewOf('range=1&over=constructor&smoothing=NaN', ids)).toEqual(PLAIN)
+    for (const range of ['-1e308+1e308', '1+1.0000000000000002', '0+5e-324', '5+5', 'NaN+1'])
+      expect(viewOf(`range=${range}`, ids).range).toBeNull()
   })
+})
+
+test('queries name all runs, in as many as addresses need', () => {
+  expect(queriesOf({}, [])).toEqual([''])
+  expect(queriesOf({ metric: 'a b' }, ['x/y', '__proto__'])).toEqual(['metric=a+b&run=x%2Fy&run=__proto__'])
+  const ids = Array.from({ length: 500 }, (_, i) => `sweep/${'é'.repeat(20)}-${i}`)
+  const queries = queriesOf({ metric: 'loss' }, ids)
+  expect(queries.flatMap((query) => new URLSearchParams(query).getAll('run'))).toEqual(ids)
+  expect(queries.every((query) => query.length < 8000 && query.startsWith('metric=loss&'))).toBe(true)
+  expect(queries.length).toBeLessThan(15)
 })

@@ -66,6 +66,7 @@ describe('a log scale', () => {
     expect(values(0.4, 30)).toEqual([0.5, 1, 2, 5, 10, 20])
     expect(values(0.5, 20_000)).toEqual([1, 10, 100, 1000, 10_000])
     expect(values(1e-20, 1)).toHaveLength(7)
+    expect(values(240, 460)).toEqual([250, 300, 350, 400, 450])
   })
 })
 

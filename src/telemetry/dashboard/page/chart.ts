@@ -3,8 +3,8 @@
  * and the arrow keys to pan; double-click or press Escape to show all. Linked charts share the visible range and the cursor.
  */
 import { drawCurves, type Points, valueAt } from '../../curves.ts'
-import { colored, element, save, shortNumber } from './elements.ts'
-import { columns, csvOf, logTicks, moved, onLog, type Range, type Series, ticks } from './series.ts'
+import { colored, element, save, say, shortNumber } from './elements.ts'
+import { columns, csvOf, isDrawable, logTicks, moved, onLog, type Range, type Series, ticks } from './series.ts'
 
 /** Margins of the field, in pixels. */
 const EDGE = { left: 52, right: 8, top: 8, bottom: 36 }
@@ -339,7 +339,7 @@ export class Chart {
   }
 
   #show(range: Range | null): void {
-    this.#linked.range = range
+    if (range === null || isDrawable(range)) this.#linked.range = range
   }
 
   #point(x: number | null): void {
@@ -363,7 +363,7 @@ export class Chart {
     const words = cursor === null ? [] : [`${shortNumber(cursor)}: ${values.slice(0, MAX_NAMED).join(', ')}`]
     if (omitted) words.push('values of 0 and less are not drawn')
     const text = words.join('; ')
-    if (this.#said.textContent !== text) this.#said.textContent = text
+    say(this.#said, text)
   }
 
   #save(choice: HTMLSelectElement): void {

@@ -6,7 +6,7 @@ import { element } from './elements.ts'
 import type { Row } from './rows.ts'
 import type { Ask } from './run-view.ts'
 import type { Series } from './series.ts'
-import { AXES, type View } from './view.ts'
+import { AXES, queriesOf, type View } from './view.ts'
 
 /** Metrics shown first, including names within them; others are below. */
 const FIRST = [
@@ -154,14 +154,18 @@ export class Charts {
     if (wanted.length > 0) {
       const { over } = this.#page.view
       for (const { id } of wanted) stale.delete(id)
-      const query = new URLSearchParams({ metric, over })
-      for (const { id } of wanted) query.append('run', id)
-      const answer = await this.#page.ask(`api/curves?${query}`).catch((error) => {
+      const queries = queriesOf(
+        { metric, over },
+        wanted.map(({ id }) => id),
+      )
+      const asked = Promise.all(queries.map((query) => this.#page.ask(`api/curves?${query}`)))
+      const answers = await asked.catch((error) => {
         for (const { id } of wanted) stale.add(id)
         throw error
       })
       if (over !== this.#page.view.over) return // The axis has changed: another request is on its way.
-      for (const [id, points] of Object.entries(answer.curves as Record<string, Points>)) curves.set(id, points)
+      for (const answer of answers)
+        for (const [id, points] of Object.entries(answer.curves as Record<string, Points>)) curves.set(id, points)
     }
     this.#draw(shown)
   }

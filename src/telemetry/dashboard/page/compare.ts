@@ -1,6 +1,6 @@
 /** Runs side by side: what differing settings explain of a result, and parallel coordinates of both. */
 import type { ShownRun } from '../runs.ts'
-import { colored, element, shortNumber } from './elements.ts'
+import { colored, element, fill, shortNumber } from './elements.ts'
 import { columnValue, differentSettings, explainedBy, resultOf } from './rows.ts'
 import { table } from './tables.ts'
 
@@ -39,7 +39,7 @@ export class CompareView {
     this.root.hidden = differentSettings(runs).length === 0
     const names = [...new Set(runs.flatMap(({ last }) => Object.keys(last)))]
     const before = this.#result.value
-    this.#result.replaceChildren(...names.map((name) => element('option', {}, name)))
+    fill(this.#result, names, (name) => name)
     this.#result.value = names.includes(before) ? before : (resultOf(runs) ?? names[0] ?? '')
     this.#draw()
   }

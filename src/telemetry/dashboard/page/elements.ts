@@ -24,6 +24,22 @@ export function colored<E extends HTMLElement>(made: E, color: string): E {
   return made
 }
 
+/** Gives a list these choices, unless it has them: an open list stays open. */
+export function fill(
+  parent: HTMLSelectElement | HTMLDataListElement,
+  values: readonly string[],
+  words: (value: string) => string,
+): void {
+  const known = [...parent.children].map((child) => (child as HTMLOptionElement).value)
+  if (known.length === values.length && known.every((value, i) => value === values[i])) return
+  parent.replaceChildren(...values.map((value) => element('option', { value }, words(value))))
+}
+
+/** Sets an element's text if it is another, so that a screen reader does not say it again. */
+export function say(made: HTMLElement, text: string): void {
+  if (made.textContent !== text) made.textContent = text
+}
+
 /** Formats a number with four significant digits, thousands as k. */
 export function shortNumber(value: number): string {
   if (!Number.isFinite(value)) return String(value)

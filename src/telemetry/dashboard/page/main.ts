@@ -4,14 +4,14 @@ import { Charts } from './charts.ts'
 import { CompareView } from './compare.ts'
 import { ConversationsView } from './conversations.ts'
 import { DiagnosisView } from './diagnosis.ts'
-import { element } from './elements.ts'
+import { element, say } from './elements.ts'
 import { FilesView } from './files.ts'
 import { FleetView } from './fleet.ts'
 import { ReplayView } from './replay.ts'
 import type { Row } from './rows.ts'
 import { RunsTable } from './runs-table.ts'
 import { phasesOf } from './tables.ts'
-import { AXES, linkOf, PLAIN, type View, viewOf } from './view.ts'
+import { AXES, linkOf, PLAIN, queriesOf, type View, viewOf } from './view.ts'
 
 /** Distinguishable colors, also with color blindness, in light and dark mode. */
 const COLORS = [
@@ -22,8 +22,8 @@ const COLORS = [
 const MAX_SHOWN = 50
 /** Runs whose times are shown. */
 const MAX_TIMED = 12
-/** Changed runs that are requested by name; with more, all are. */
-const MAX_NAMED = 100
+/** Milliseconds between changes of the address; browsers refuse more than a hundred in half a minute. */
+const LINK_MS = 400
 
 const kept = {
   read: (key: string): string | null => {
@@ -67,7 +67,7 @@ times.append(timed)
 const place = element('span', { class: 'quiet' })
 const live = element('span', { class: 'quiet', role: 'status' }, 'connecting')
 const table = new RunsTable({ view, colorOf, change: showAgain })
-const charts = new Charts({ view, ask, colorOf, say, onRange: keepLink })
+const charts = new Charts({ view, ask, colorOf, say: complain, onRange: keepLink })
 const compare = new CompareView()
 const [fleet, diagnosis, conversations] = [new FleetView(ask), new DiagnosisView(ask), new ConversationsView(ask)]
 const [replay, files] = [new ReplayView(ask), new FilesView(ask)]
@@ -80,21 +80,32 @@ async function ask(path: string): Promise<Record<string, unknown>> {
   return answer
 }
 
-function say(error: unknown): void {
-  live.textContent = `cannot be reached: ${(error as Error).message}`
+function complain(error: unknown): void {
+  say(live, `cannot be reached: ${(error as Error).message}`)
 }
 
-/** The address restores what is shown. */
+/** The link that the page has read or written last. */
+let lastLink = location.hash.slice(1)
+let isLinkDue = false
+
+/** The address restores what is shown, soon after a change. */
 function keepLink(): void {
-  const link = linkOf(
-    view,
-    runs.map(({ id }) => id),
-  )
-  if (location.hash.slice(1) !== link) history.replaceState(null, '', link === '' ? location.pathname : `#${link}`)
+  if (isLinkDue) return
+  isLinkDue = true
+  setTimeout(() => {
+    isLinkDue = false
+    if (location.hash.slice(1) !== lastLink) return // Someone has typed another, which `hashchange` tells.
+    const ids = runs.map(({ id }) => id)
+    const link = linkOf(view, ids)
+    if (link === lastLink) return
+    history.replaceState(null, '', link === '' ? location.pathname : `#${link}`)
+    lastLink = location.hash.slice(1)
+  }, LINK_MS)
 }
 
 function takeLink(): void {
   const link = location.hash.slice(1)
+  lastLink = link
   const ids = runs.map(({ id }) => id)
   const before = view.over
   Object.assign(view, viewOf(link, ids))
@@ -106,11 +117,11 @@ function takeLink(): void {
   showControls()
 }
 
-/** Requests the runs that have changed; all, if none or many are named. */
+/** Requests the runs that have changed; all, if none are named or more than an address holds. */
 async function fetchRuns(ids: ReadonlySet<string>): Promise<void> {
-  const isPart = hasRuns && ids.size > 0 && ids.size <= MAX_NAMED
-  const query = isPart ? `?${new URLSearchParams([...ids].map((id) => ['run', id]))}` : ''
-  const answer = await ask(`api/runs${query}`)
+  const [query, ...more] = queriesOf({}, ids)
+  const isPart = hasRuns && ids.size > 0 && more.length === 0
+  const answer = await ask(isPart ? `api/runs?${query}` : 'api/runs')
   const found = answer.runs as ShownRun[]
   const order = answer.ids as string[]
   const known = new Map([...(isPart ? runs : []), ...found].map((run) => [run.id, run]))
@@ -185,13 +196,13 @@ function listen(): void {
         await new Promise((resolve) => setTimeout(resolve, Math.min(500, performance.now() - begun)))
       }
     } catch (error) {
-      say(error)
+      complain(error)
     } finally {
       isBusy = false
     }
   }
   source.addEventListener('changed', (event) => {
-    live.textContent = 'live'
+    say(live, 'live')
     const { runs: ids } = JSON.parse((event as MessageEvent<string>).data) as { runs: string[] }
     // The first message of a connection names no runs: everything may have been missed, and all are requested.
     if (ids.length === 0) charts.changed(runs.map(({ id }) => id))
@@ -199,7 +210,7 @@ function listen(): void {
     void update()
   })
   source.addEventListener('error', () => {
-    live.textContent = 'the server does not answer; the page may be outdated'
+    say(live, 'the server does not answer; the page may be outdated')
   })
 }
 

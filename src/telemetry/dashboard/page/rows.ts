@@ -24,14 +24,16 @@ const OWN = ['environment', 'algorithm', 'status', 'updates'] as const
 /** Columns of different settings that are shown without being chosen. */
 const MAX_DIFFERENT = 6
 
+const own = (values: Readonly<Record<string, unknown>>, name: string) =>
+  Object.hasOwn(values, name) ? values[name] : undefined
+
 /** What a run has by this name: a column of its own, a setting, or the last value of a metric. */
 export function columnValue(run: ShownRun, name: string): string | number | undefined {
   if (name === 'updates') return run.lines
   if (name === 'run') return run.id
   if (name === 'environment' || name === 'algorithm' || name === 'status') return run[name]
-  const setting = run.settings[name]
-  if (setting === undefined || setting === null) return Object.hasOwn(run.last, name) ? run.last[name] : undefined
-  return typeof setting === 'number' ? setting : String(setting)
+  const setting = own(run.settings, name) ?? own(run.last, name) ?? undefined
+  return setting === undefined || typeof setting === 'number' ? setting : String(setting)
 }
 
 /** The first of the usual results that a run has. */
@@ -44,7 +46,7 @@ export function differentSettings(runs: readonly ShownRun[]): string[] {
   for (const some of grouped(runs, ({ environment, algorithm }) => JSON.stringify([environment, algorithm])).values()) {
     const keys = new Set(some.flatMap(({ settings }) => Object.keys(settings)))
     for (const key of keys)
-      if (key !== 'seed' && new Set(some.map((run) => String(run.settings[key]))).size > 1) found.add(key)
+      if (key !== 'seed' && new Set(some.map(({ settings }) => String(own(settings, key)))).size > 1) found.add(key)
   }
   return [...found].sort()
 }
@@ -77,8 +79,8 @@ const COMPARE: Readonly<Record<string, (a: number | string, b: number | string) 
 }
 
 /**
- * Whether a run passes all words of a filter: `ppo.learningRate>=0.001` compares a column, a setting or a metric's last value, and any other word is
- * looked for in the run's name, environment, algorithm and status.
+ * Whether a run passes all words of a filter: `ppo.learningRate>=0.001` compares a column, a setting or a metric's last value, and any
+ * other word is looked for in the run's name, environment, algorithm and status, and so is `rate=0.1` if the run has no `rate`.
  */
 export function passes(run: ShownRun, filter: string): boolean {
   return filter
@@ -86,13 +88,12 @@ export function passes(run: ShownRun, filter: string): boolean {
     .filter(Boolean)
     .every((word) => {
       const [, name, operator, text] = /^([^=!<>~]+)(!=|<=|>=|=|<|>|~)(.+)$/.exec(word) ?? []
-      if (name === undefined) {
+      const value = name === undefined ? undefined : columnValue(run, name)
+      if (value === undefined) {
         return [run.id, run.environment, run.algorithm, run.status].some((each) =>
           each.toLowerCase().includes(word.toLowerCase()),
         )
       }
-      const value = columnValue(run, name)
-      if (value === undefined) return false
       const isNumber = operator !== '~' && typeof value === 'number' && Number.isFinite(Number(text))
       return COMPARE[operator!]!(isNumber ? value : String(value), isNumber ? Number(text) : text!)
     })
@@ -193,7 +194,7 @@ export function explainedBy(runs: readonly ShownRun[], result: string): Explaine
     .flatMap((setting) => {
       const levels = levelsOf(known, setting)
       const share = explainedShare(levels.values())
-      if (Number.isNaN(share) || levels.size === known.length) return []
+      if (Number.isNaN(share)) return []
       const means = [...levels].map(([best, values]) => ({ best, mean: spreadOf(values).mean, count: values.length }))
       return [{ setting, share, ...means.reduce((a, b) => (b.mean > a.mean ? b : a)) }]
     })

@@ -1,6 +1,6 @@
 /** The table of runs: seeds folded into one row, filtered, grouped, sorted, with chosen columns. */
 import type { ShownRun } from '../runs.ts'
-import { colored, element, shortNumber } from './elements.ts'
+import { colored, element, fill, say, shortNumber } from './elements.ts'
 import { cellOf, columnNames, columnsOf, type Row, rowsOf } from './rows.ts'
 import { PLAIN, type View } from './view.ts'
 
@@ -79,12 +79,12 @@ export class RunsTable {
     const names = columnNames(runs)
     const chosen = Object.hasOwn(GROUPS, view.groupBy) ? [] : [view.groupBy]
     const groups = [...new Set([...Object.keys(GROUPS), ...settingsOf(runs), ...chosen])]
-    fill(this.#group, groups, (name) => GROUPS[name] ?? name)
+    fill(this.#group, groups, (name) => (Object.hasOwn(GROUPS, name) ? GROUPS[name]! : name))
     fill(this.#names, names, () => '')
     this.#group.value = view.groupBy
     if (this.#filter.value !== view.filter) this.#filter.value = view.filter
     const passing = this.#rows.flatMap((row) => row.runs)
-    this.#found.textContent = `${this.#rows.length} rows, ${passing.length} of ${runs.length} runs`
+    say(this.#found, `${this.#rows.length} rows, ${passing.length} of ${runs.length} runs`)
     const columns = columnsOf(passing.length === 0 ? runs : passing, view)
     const focus = this.#placeOfFocus()
     this.#table.replaceChildren(this.#head(columns), this.#body(columns))
@@ -123,7 +123,10 @@ export class RunsTable {
         removes
           ? element(
               'button',
-              { type: 'button', class: 'plain quiet', 'aria-label': `remove ${column}`, click: remove },
+              {
+                ...{ type: 'button', class: 'plain quiet', 'aria-label': `remove ${column}`, click: remove },
+                'data-focus': `remove ${column}`,
+              },
               '×',
             )
           : null,
@@ -236,16 +239,6 @@ const settingsOf = (runs: readonly ShownRun[]) =>
       !['status', 'updates'].includes(name) &&
       !runs.some(({ last }) => Object.hasOwn(last, name)),
   )
-
-function fill(
-  parent: HTMLSelectElement | HTMLDataListElement,
-  values: readonly string[],
-  words: (value: string) => string,
-): void {
-  const known = [...parent.children].map((child) => (child as HTMLOptionElement).value)
-  if (known.length === values.length && known.every((value, i) => value === values[i])) return
-  parent.replaceChildren(...values.map((value) => element('option', { value }, words(value))))
-}
 
 function changed(ids: ReadonlySet<string>, some: readonly string[], isIn: boolean): Set<string> {
   const all = new Set(ids)

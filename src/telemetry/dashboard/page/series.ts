@@ -34,6 +34,12 @@ export function columns({ x, y }: Points, width: number): Points {
   return seen
 }
 
+/** Whether a range of x is wide enough for pixels at different numbers, and not too wide for its width to be one. */
+export function isDrawable([from, to]: Range): boolean {
+  const width = to - from
+  return width > 1e-300 && width > 1e-9 * Math.max(Math.abs(from), Math.abs(to)) && Number.isFinite(width)
+}
+
 /** Moves a range within limits. */
 export function moved([from, to]: Range, by: number, [least, most]: Range): Range {
   const way = Math.min(Math.max(by, least - from), most - to)
@@ -63,7 +69,7 @@ export function onLog({ x, y, raw, band, ...others }: Series): Series {
   }
 }
 
-/** Marks of a log scale between two logarithms: powers of ten, with 2 and 5 times those where they are few. */
+/** Marks of a log scale between two logarithms: powers of ten, with 2 and 5 times those where they are few, and others in a narrow range. */
 export function logTicks(least: number, most: number): number[] {
   const digits = most - least > 3 ? [1] : [1, 2, 5]
   const step = Math.max(1, Math.ceil((most - least) / 8))
@@ -74,7 +80,7 @@ export function logTicks(least: number, most: number): number[] {
       if (tick >= least && tick <= most) found.push(tick)
     }
   }
-  return found
+  return found.length > 1 ? found : ticks(10 ** least, 10 ** most, 5).map(Math.log10)
 }
 
 /** The points of series as CSV: a line for each, with the band's edges where there is one. */

@@ -1,5 +1,5 @@
 /** What the page shows, and the link that restores it: the part of the address after `#`. */
-import type { Range } from './series.ts'
+import { isDrawable, type Range } from './series.ts'
 
 /** Choices for the x axis, by the metric that they take. */
 export const AXES: Readonly<Record<string, string>> = {
@@ -54,6 +54,23 @@ export function linkOf(view: View, ids: readonly string[]): string {
   return String(query)
 }
 
+/** Bytes of a request's address: servers accept 16 KiB of head. */
+const ADDRESS_BYTES = 8000
+
+/** Queries with these values that name all the runs together, each short enough for an address. */
+export function queriesOf(values: Readonly<Record<string, string>>, ids: Iterable<string>): string[] {
+  const base = String(new URLSearchParams(values))
+  const queries = [base]
+  for (const id of ids) {
+    const word = String(new URLSearchParams({ run: id }))
+    const last = queries.at(-1)!
+    if (last === base) queries[queries.length - 1] = base === '' ? word : `${base}&${word}`
+    else if (last.length + word.length < ADDRESS_BYTES) queries[queries.length - 1] = `${last}&${word}`
+    else queries.push(base === '' ? word : `${base}&${word}`)
+  }
+  return queries
+}
+
 /** The view of a link among these runs; anything unknown in it is as in `PLAIN`. */
 export function viewOf(link: string, ids: readonly string[]): View {
   const query = new URLSearchParams(link)
@@ -71,7 +88,6 @@ export function viewOf(link: string, ids: readonly string[]): View {
     columns: query.has('column') ? query.getAll('column') : null,
     hidden: query.has('show') ? new Set(ids.filter((id) => !shown.has(id))) : new Set(query.getAll('hide')),
     pinned: new Set(query.getAll('pin')),
-    range:
-      range.length === 2 && range[0]! < range[1]! && range.every(Number.isFinite) ? (range as [number, number]) : null,
+    range: range.length === 2 && isDrawable(range as [number, number]) ? (range as [number, number]) : null,
   }
 }
