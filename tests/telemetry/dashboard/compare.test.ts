@@ -68,6 +68,7 @@ describe('rows', () => {
     expect([names({ sort: 'run' })[0], names({ sort: '-run' })[2]]).toEqual(['other 1', 'other 1'])
     expect(names({ sort: 'status' })[2]).toBe('other 1')
     expect(names({ pinned: new Set(['other']) })[0]).toBe('other 1')
+    expect(names({ pinned: new Set([sweep[4]!.id]) })[0]).toBe('rate-0.01 3') // One of its seeds.
   })
 
   test.each([
