@@ -78,7 +78,9 @@ describe('kernels of one’s own', () => {
     const url = await twice
     const kernels = createKernels(takeArena(plan).arena.memory, 'simd')
     expect(() => defineKernels({ plain })({ ...kernels })).toThrow(/kernels: got .*as createKernels/)
-    expect(() => defineKernels({ plain, compiled: url })).toThrow(/compiled alone, expected both/)
+    expect(() => defineKernels({ plain, compiled: url })).toThrow(
+      /compiled alone, expected twins and compiled together/,
+    )
     expect(() => defineKernels({ plain, twins })).toThrow(/twins alone/)
     expect(() => defineKernels({ plain: null as never })).toThrow(/plain: got null/)
     const other = defineKernels({ plain, compiled: url, twins: () => ({ thrice: () => 1 }) as never })

@@ -285,6 +285,6 @@ describe('evaluate', () => {
     })
     const evaluating = evaluate({ environment: endless(), policy, weights })
     await expect(evaluating).rejects.toThrow(InputError)
-    await expect(evaluating).rejects.toThrow(/environment Endless-v0: got no time limit, expected one/)
+    await expect(evaluating).rejects.toThrow(/environment Endless-v0: got no time limit, expected a time limit/)
   })
 })

@@ -19,7 +19,7 @@ export function stalenessSettings() {
   return {
     maxStaleness: integer(
       0,
-      'η: maximum of updates between the weights that collect a rollout and the update that learns from it; 0: no collection during an update',
+      "η: most updates between a rollout's weights and the update that learns from it; 0: no collection during updates",
       { min: 0, max: MAX_STALENESS },
     ),
     correction: choice(

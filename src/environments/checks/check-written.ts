@@ -13,13 +13,11 @@ import type { EnvironmentCheck } from './checks.ts'
 export const UNWRITTEN_BYTE = 0x5a
 export const UNWRITTEN_NUMBER = Math.fround(-1.2345678e37)
 
-/** What fills observations before they are written: for bytes, one outside of all bounds; NaN if there is none, which no byte equals. */
+/** What fills observations before they are written: for bytes, one above all bounds; NaN if there is none, which no byte equals. */
 export function unwrittenIn({ observationSpace }: EnvironmentDefinition): number {
   if (observationType(observationSpace) === 'f32') return UNWRITTEN_NUMBER
-  const { low, high } = observationSpace as BoxSpace
-  const most = high.reduce((a, b) => Math.max(a, b))
-  const least = low.reduce((a, b) => Math.min(a, b))
-  return most < 255 ? most + 1 : least > 0 ? least - 1 : Number.NaN
+  const most = (observationSpace as BoxSpace).high.reduce((a, b) => Math.max(a, b))
+  return most < 255 ? most + 1 : Number.NaN
 }
 
 export interface CalledLanes {

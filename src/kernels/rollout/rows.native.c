@@ -104,15 +104,7 @@ INLINE ints within(const float *x, four low, four high) { return (load(x) >= low
 /** The first byte from `i` to `end`, which begin rows, that is not within the bounds of its dimension, or −1. */
 INLINE int32_t byte_beyond(const uint8_t *x, const uint8_t *low, const uint8_t *high, int width, int i, int end) {
   for (; i < end; i += width) {
-    v128_t beyond = wasm_i32x4_splat(0);
-    int k = 0;
-    for (; k + 16 <= width; k += 16) {
-      const v128_t bytes = wasm_v128_load(x + i + k);
-      beyond |= wasm_u8x16_sub_sat(wasm_v128_load(low + k), bytes) | wasm_u8x16_sub_sat(bytes, wasm_v128_load(high + k));
-    }
-    bool is = wasm_v128_any_true(beyond);
-    for (; k < width; k++) is |= x[i + k] < low[k] || x[i + k] > high[k];
-    for (k = 0; is; k++) {
+    for (int k = 0; k < width; k++) {
       if (x[i + k] < low[k] || x[i + k] > high[k]) return i + k;
     }
   }

@@ -10,6 +10,7 @@
  * the row, its keys and their number. So a prompt gives the same bits in one pass and token by token over a cache.
  */
 
+import { checkGiven } from '../../base/errors.ts'
 import { widenHalves } from './halves.ts'
 
 /** The heads of q, those of k and v, and the elements of each. */
@@ -39,7 +40,9 @@ const CHUNK = 128
 const PANEL = 32
 
 /** The elements of `scores` for sequences of at most `context` tokens, forward and backward. */
-export function attentionScratch({ numHeads, numKeyHeads, headWidth }: AttentionShape, context: number): number {
+export function attentionScratch(shape: AttentionShape, context: number): number {
+  checkGiven('shape of attentionScratch', shape, ['numHeads', 'numKeyHeads', 'headWidth'])
+  const { numHeads, numKeyHeads, headWidth } = shape
   const rows = Math.max(TOGETHER, Math.ceil(numHeads / numKeyHeads))
   const keys = context + 2 * PANEL
   const values = 256 * PANEL
