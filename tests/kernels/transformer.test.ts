@@ -11,7 +11,7 @@ import type { KernelBuild } from '../../src/kernels/kernels.ts'
 import type { AttentionShape } from '../../src/kernels/transformer/attention.ts'
 import * as fc from '../support/properties.ts'
 import { type Argument, Bench, type Column, Numbers, strict } from './calls.ts'
-import { builds, ignoresCompany, matches, matchesRelaxed, numRowsOf, RUNS, rows, widthOf } from './laws.ts'
+import { builds, ignoresCompany, levels, matches, matchesRelaxed, numRowsOf, RUNS, rows, widthOf } from './laws.ts'
 
 const plain = createKernels(new WebAssembly.Memory({ initial: 1 }), 'plain')
 const all: KernelBuild[] = ['plain', ...builds]
@@ -186,6 +186,41 @@ describe('attention', () => {
     matches('attentionForward', (numbers) => [...sequences(numbers)], { relative: 1e-5, workspace: [5] }, 60)
     const tolerance = { relative: 2e-5, scale: 40, workspace: [9] }
     matches('attentionBackward', (numbers) => backward(numbers, sequences(numbers)), tolerance, 60)
+
+    test.each([...builds, ...levels])('nothing is written beyond the workspace (%s)', (build) => {
+      const bench = new Bench(build)
+      const numbers = new Numbers(3)
+      for (const [numHeads, headWidth] of [
+        [1, 2],
+        [3, 2],
+        [1, 96],
+        [24, 6],
+        [49, 4],
+        [60, 4],
+      ] as const) {
+        for (const context of [3, 49, 145, 289]) {
+          const needed = attentionScratch({ numHeads, numKeyHeads: 1, headWidth }, context)
+          const scores = new Float32Array(needed + 20_000).fill(7, needed)
+          // The last ones that run together see one key more than panels of keys have.
+          const rows = context - 1
+          const sizes = [rows, numHeads, 1, headWidth] as const
+          const position = Int32Array.from({ length: rows }, (_, row) => row + 1)
+          const q = numbers.floats(rows * numHeads * headWidth)
+          const [k, v] = [numbers.floats(context * headWidth), numbers.floats(context * headWidth)]
+          const [out, logSum] = [new Float32Array(q.length), new Float32Array(rows * numHeads)]
+          const given = [out, logSum, q, k, v, scores, new Int32Array(rows), position, ...sizes] as const
+          for (const { columns, at } of [
+            { columns: bench.call('attentionForward', [...given]).columns, at: 5 },
+            { columns: bench.call('attentionBackward', backward(numbers, given)).columns, at: 9 },
+          ]) {
+            expect([numHeads, headWidth, context, columns[at]!.subarray(needed).every((each) => each === 7)]).toEqual([
+              ...[numHeads, headWidth, context],
+              true,
+            ])
+          }
+        }
+      }
+    })
 
     test.each(all)('a row has the bits that it has alone (%s)', (build) => {
       const bench = new Bench(build)
