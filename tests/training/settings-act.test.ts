@@ -118,6 +118,7 @@ function trainerOutcome(environment: string, texts: Texts): Promise<string> {
 /** Other values of a setting than the one that it has: all other words of a choice, else the first that is accepted. */
 function othersOf(setting: Setting, current: unknown): Texts[string][] {
   if (typeof setting.default === 'boolean') return [!current]
+  if (setting.words !== undefined) return setting.words.filter((word) => word !== current)
   if (setting.expected.startsWith('one of ')) {
     return setting.expected
       .slice('one of '.length)
@@ -374,6 +375,44 @@ describe('every setting of a control run acts', () => {
     const own = keys.filter(([key]) => /^(iql|iqlNetwork)\./.test(key))
     expect(own.length).toBeGreaterThan(24)
     expect(await idle(own, told, table, (texts) => trainerOutcome('Pendulum-v1', texts))).toEqual([])
+  })
+
+  test.each([
+    ['td3bc', 'Pendulum-v1', 'td3Network', { 'td3bc.targetNoiseClip': { to: 0.01 } }],
+    ['cql', 'Pendulum-v1', 'sacNetwork', { 'cql.temperature': { to: 0.2 }, 'cql.targetEntropy': { to: -3 } }],
+    ['discreteCql', 'CartPole-v1', 'qNetwork', { 'discreteCql.huberDelta': { to: 0.1 } }],
+  ] as const)('of %s, which learns from a file', async (id, environment, network, own) => {
+    const recording = asTexts({
+      numLanes: 4,
+      totalSteps: 96,
+      threads: 1,
+      policy: 'mlp',
+      'mlp.hidden': '4',
+      'ppo.numSteps': 24,
+    })
+    const folder = await newFolder()
+    await (await startRun(await configureRun(environment, recording), folder)).train()
+    const of = (texts: Texts) =>
+      Object.fromEntries(Object.entries(texts).map(([key, value]) => [`${id}.${key}`, value]))
+    const told = {
+      ...{ threads: 1, kernels: 'plain', algorithm: id, from: join(folder, 'rollouts', '00000001.arrow') },
+      ...{ [`${network}.hidden`]: '4' },
+      ...of({ learningStarts: 8, batchSize: 8, replayRows: 40, learningRate: 0.05, numSteps: 4, gradientSteps: 4 }),
+      ...of({ targetInterval: 3, maxGradNorm: 0.05, priorityExponent: 0.6, nStep: 2 }),
+    }
+    const table: Record<string, Shown> = {
+      [`${id}.warmupFraction`]: { to: 1 },
+      [`${id}.momentum`]: { with: { [`${id}.optimizer`]: 'sgd' } },
+      [`${id}.replayRows`]: { to: 24 },
+      [`${id}.learningStarts`]: { to: 40 },
+      [`${id}.priorityCorrection`]: { to: 1 },
+      [`${id}.targetRate`]: { to: 0.5 },
+      [`${id}.relabelFraction`]: RELABELED,
+      ...own,
+    }
+    const keys = [...(await runKeys(environment, { algorithm: id }))].filter(([key]) => key.startsWith(`${id}.`))
+    expect(keys.length).toBeGreaterThan(18)
+    expect(await idle(keys, told, table, (texts) => folderOutcome(environment, texts))).toEqual([])
   })
 
   test('of an action that is a box', async () => {
