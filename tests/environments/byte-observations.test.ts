@@ -7,6 +7,7 @@ import { describe, expect, test } from 'vitest'
 import { Stream } from '../../src/base/random.ts'
 import { type BoxType, spaceToJson } from '../../src/base/space.ts'
 import { dqn, qNetwork, replayTable, sac, sacNetwork } from '../../src/entries/algorithms.ts'
+import { evaluateOffline } from '../../src/entries/data.ts'
 import { checkEnvironment, columnStep, frameStack, gridPicture, wrap } from '../../src/entries/environments.ts'
 import {
   type AlgorithmDefinition,
@@ -205,6 +206,21 @@ describe('tables', () => {
     })
     expect(table.fields.find(({ name }) => name === 'observation')!.column).toBeInstanceOf(Uint8Array)
     expect(table.fields.find(({ name }) => name === 'finalObservation')!.column).toBeInstanceOf(Uint8Array)
+  })
+
+  test('a policy is judged by recorded episodes of either type with the same numbers', async () => {
+    const { policy } = given
+    const { weights } = (await trained('f32', given)).cohort
+    const recorded = (type: BoxType) =>
+      recordEpisodes({ environment: walk(type), policy, weights, episodes: 12, seed: 5 })
+    const [floats, bytes] = [await recorded('f32'), await recorded('u8')]
+    const judged = (type: BoxType, table: Table) =>
+      evaluateOffline({ environment: walk(type), policy, weights, table, gamma: 0.9, fittedSteps: 5 })
+    const expected = await judged('f32', floats)
+    expect(expected.fittedReturn).not.toBeNull()
+    expect(await judged('u8', bytes)).toEqual(expected)
+    expect(await judged('u8', floats)).toEqual(expected)
+    expect(await judged('f32', bytes)).toEqual(expected)
   })
 })
 

@@ -49,17 +49,36 @@ test('a minibatch that does not fit is divided into blocks', () => {
 /** A device that computes nothing, and keeps what it is asked for. */
 function recorder() {
   const calls: string[] = []
+  const sent = new Map<string, unknown>()
   const memory = {
     ready: async (steps: readonly Step[]) => ({ steps }),
-    send: (column: DeviceColumn) => calls.push(`send ${column.name}`),
+    send(column: DeviceColumn, values: unknown) {
+      calls.push(`send ${column.name}`)
+      sent.set(column.name, values)
+    },
     clear: (column: DeviceColumn) => calls.push(`clear ${column.name}`),
     release: () => calls.push('release'),
     run: ({ steps }: { readonly steps: readonly Step[] }) => calls.push(`run ${steps[0]!.name}`),
     read: async (parts: readonly { readonly column: DeviceColumn }[]) =>
       calls.push(`read ${parts.map(({ column }) => column.name).join(', ')}`),
   }
-  return { calls, gpu: { memory: () => memory, maxColumnBytes: 2 ** 20 } as never }
+  return { calls, sent, gpu: { memory: () => memory, maxColumnBytes: 2 ** 20 } as never }
 }
+
+test('observations of bytes cross as floats, which shaders read', async () => {
+  const { sent, gpu } = recorder()
+  const update = new ShaderUpdate(gpu, shape, options, new Set())
+  const [row, all] = [new Float32Array(64), new Float32Array(shape.parameters.size)]
+  const observation = Uint8Array.from({ length: 64 * 4 }, (_, i) => i)
+  await update.begin({
+    ...{ weights: all, moment: all, squareMoment: all },
+    rollout: {
+      ...{ observation, action: new Int32Array(64), actionMask: new Uint8Array(0) },
+      ...{ logprob: row, value: row, advantage: row, return: row },
+    },
+  })
+  expect(sent.get('observation')).toEqual(Float32Array.from(observation))
+})
 
 test('weights, moments and the rollout cross once an update, the order once a pass, and a few numbers once a block', async () => {
   const { calls, gpu } = recorder()
