@@ -85,12 +85,14 @@ interface Given {
   readonly algorithm: AlgorithmDefinition
   readonly wrapped?: boolean
   readonly hasBoxActions?: boolean
+  readonly numLanes?: number
 }
 
-async function trainerOf(type: BoxType, { policy, algorithm, wrapped = false, hasBoxActions = false }: Given) {
+async function trainerOf(type: BoxType, given: Given) {
+  const { policy, algorithm, wrapped = false, hasBoxActions = false, numLanes = 5 } = given
   const bare = walk(type, hasBoxActions)
   const environment = wrapped ? wrap(bare, frameStack({ frames: 2 })) : bare
-  const world = await createWorld({ environment, policy, numLanes: 5, seed: 3 })
+  const world = await createWorld({ environment, policy, numLanes, seed: 3 })
   return { world, trainer: createTrainer(world, algorithm) }
 }
 
@@ -102,6 +104,11 @@ const cases: Readonly<Record<string, Given>> = {
   'a shared trunk': { policy: mlp({ hidden, sharedTrunk: true }), algorithm: onPolicy },
   'a convolution': { policy: convolutional({ filters: [4], hidden }), algorithm: onPolicy },
   'normalized observations': { policy: mlp({ hidden, normalizeObservations: true }), algorithm: onPolicy },
+  'normalized observations of more lanes than a block has rows': {
+    policy: mlp({ hidden, normalizeObservations: true }),
+    algorithm: ppo({ numSteps: 4, numMinibatches: 2 }),
+    numLanes: 300,
+  },
   'a memory with burn-in': {
     policy: recurrent({ hidden, units: 8, sequenceLength: 4, burnIn: 2 }),
     algorithm: onPolicy,
@@ -114,7 +121,7 @@ const cases: Readonly<Record<string, Given>> = {
 /** Trains for a while. */
 async function trained(type: BoxType, given: Given) {
   const { world, trainer } = await trainerOf(type, given)
-  for await (const _ of trainer.updates({ totalSteps: 360 }));
+  for await (const _ of trainer.updates({ totalSteps: 72 * (given.numLanes ?? 5) }));
   const cohort = world.cohort() as EpisodeCohort
   return { world, trainer, cohort, weights: cohort.weights.slice() }
 }

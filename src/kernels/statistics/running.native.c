@@ -1,7 +1,6 @@
 /** Running normalization, four dimensions or elements at a time; the plain twin `running.ts` has the formulas. */
 #include "../fours.native.h"
 
-/** With the plain twin's bits: each dimension sums its rows in the same order, in f64. */
 /** Up to four elements of a row from the `at`th on: floats, or bytes. */
 INLINE four elements(const float *x, int isByte, size_t at, int left) {
   if (!isByte) return load_part(x + at, left);
@@ -9,6 +8,7 @@ INLINE four elements(const float *x, int isByte, size_t at, int left) {
   return (four){bytes[0], left > 1 ? bytes[1] : 0, left > 2 ? bytes[2] : 0, left > 3 ? bytes[3] : 0};
 }
 
+/** With the plain twin's bits: each dimension sums its rows in the same order, in f64. */
 void KERNEL(updateRunning)(double *mean, double *squares, double *count, float *x, int32_t xElementBytes, uint8_t *valid,
                            int32_t numRows, int32_t width) {
   const int isByte = xElementBytes == 1;
