@@ -7,6 +7,7 @@ import { type ArrowTable, arrowPlain, readArrow } from '../../tables/read-arrow.
 import '../../base/files/packages.ts' // Finds the program's packages from here, for the SQL thread.
 import { WorkerPool } from '../../base/threads/workers.ts'
 import { groupOf, type ShownGroup } from './conversations.ts'
+import { passesFilter, type RowFilter } from './filter.ts'
 import type { SqlTask } from './sql-task.ts'
 
 /** Folders of a run with Arrow files. */
@@ -33,19 +34,6 @@ export interface ArrowPage {
   /** Indices of these rows in the file, from 0. */
   readonly places: readonly number[]
   readonly rows: readonly (readonly string[])[]
-}
-
-/** `column operator value`: numbers are compared as numbers, other values as text; `~` tests whether the text contains the value. */
-export interface RowFilter {
-  readonly column: string
-  readonly operator: '=' | '!=' | '<=' | '>=' | '<' | '>' | '~'
-  readonly value: string
-}
-
-/** Parses a filter such as `reward > 0.5`. Null if it is invalid. */
-export function parseFilter(text: string): RowFilter | null {
-  const [, column, operator, value] = /^\s*([^\s=!<>~]+)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*$/.exec(text) ?? []
-  return column === undefined ? null : { column, operator: operator as RowFilter['operator'], value: value! }
 }
 
 /** The Arrow files of a run's folder, newest last. @throws InputError if one of its folders is a link. */
@@ -75,11 +63,12 @@ export class ArrowPages {
     const table = await this.#open(path)
     const plain = await arrowPlain()
     const names = table.schema.fields.map(({ name }) => name)
-    const passes = filters.map(({ column, operator, value }) => {
+    const passes = filters.map((filter) => {
+      const { column } = filter
       const at = names.indexOf(column)
       if (at === -1) throw new Error(`filter: got column ${column}, expected one of ${names.join(', ')}`)
       const vector = table.getChildAt(at)!
-      return (row: number) => compare(plain(vector.get(row)), operator, value)
+      return (row: number) => passesFilter(plain(vector.get(row)), filter, inWords)
     })
     const places: number[] = []
     let numFound = 0
@@ -149,18 +138,6 @@ export async function inPage(
     columns: fields.map(({ name, type }) => ({ name, type: String(type) })),
     rows: places.map((row) => vectors.map((vector) => inWords(plain(vector.get(row))))),
   }
-}
-
-function compare(got: unknown, operator: RowFilter['operator'], value: string): boolean {
-  if (operator === '~') return inWords(got).toLowerCase().includes(value.toLowerCase())
-  const isNumber = (typeof got === 'number' || typeof got === 'bigint') && value !== '' && !Number.isNaN(Number(value))
-  const [a, b] = isNumber ? [Number(got), Number(value)] : [inWords(got), value]
-  if (operator === '=') return a === b
-  if (operator === '!=') return a !== b
-  if (got === null || got === undefined) return false
-  if (operator === '<') return a < b
-  if (operator === '>') return a > b
-  return operator === '<=' ? a <= b : a >= b
 }
 
 /** Formats a value for a cell. */

@@ -13,8 +13,9 @@ import { HttpDocument, listen, RequestError, type Route, type RouteRequest } fro
 import { diagnosisOf } from '../diagnose/diagnose.ts'
 import { FLEET_FILE } from '../fleet-record.ts'
 import { readMetrics } from '../metrics-lines.ts'
-import { ArrowPages, listArrowFiles, parseFilter } from './arrow-rows.ts'
+import { ArrowPages, listArrowFiles } from './arrow-rows.ts'
 import { html, icon, styles } from './document.ts'
+import { parseFilter } from './filter.ts'
 import { REPLAY, Runs } from './runs.ts'
 
 /** Options of a dashboard server. */
@@ -65,6 +66,7 @@ const MODULES = [
     'token-colors',
     'replay',
   ].map((name) => `page/${name}`),
+  'filter',
   '../curves',
   '../explained',
   '../fleet-record',

@@ -78,6 +78,7 @@ describe('rows', () => {
     ['episodeReturn>20', 4],
     ['episodeReturn>=20 episodeReturn<110', 2],
     ['run~seed-1', 2],
+    ['environment~CARTPOLE', 6],
     ['environment=text', 1],
     ['updates<10', 1],
     ['nothing>1', 0],

@@ -16,7 +16,8 @@ import {
 } from 'apache-arrow'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type Dashboard, openDashboard } from '../../../src/entries/loggers.ts'
-import { ArrowPages, listArrowFiles, parseFilter } from '../../../src/telemetry/dashboard/arrow-rows.ts'
+import { ArrowPages, listArrowFiles } from '../../../src/telemetry/dashboard/arrow-rows.ts'
+import { parseFilter } from '../../../src/telemetry/dashboard/filter.ts'
 import { metricLines, writeRun } from '../../support/run-folders.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 

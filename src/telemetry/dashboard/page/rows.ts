@@ -1,5 +1,6 @@
 /** Rows of the table of runs: filtered, grouped and sorted; and what settings explain. */
 import { explainedShare } from '../../explained.ts'
+import { parseFilter, passesFilter } from '../filter.ts'
 import type { ShownRun } from '../runs.ts'
 import type { View } from './view.ts'
 
@@ -68,16 +69,6 @@ export function columnNames(runs: readonly ShownRun[]): string[] {
   ]
 }
 
-const COMPARE: Readonly<Record<string, (a: number | string, b: number | string) => boolean>> = {
-  '=': (a, b) => a === b,
-  '!=': (a, b) => a !== b,
-  '<': (a, b) => a < b,
-  '<=': (a, b) => a <= b,
-  '>': (a, b) => a > b,
-  '>=': (a, b) => a >= b,
-  '~': (a, b) => String(a).includes(String(b)),
-}
-
 /**
  * Whether a run passes all words of a filter: `ppo.learningRate>=0.001` compares a column, a setting or a metric's last value, and any
  * other word is looked for in the run's name, environment, algorithm and status, and so is `rate=0.1` if the run has no `rate`.
@@ -87,15 +78,12 @@ export function passes(run: ShownRun, filter: string): boolean {
     .split(/\s+/)
     .filter(Boolean)
     .every((word) => {
-      const [, name, operator, text] = /^([^=!<>~]+)(!=|<=|>=|=|<|>|~)(.+)$/.exec(word) ?? []
-      const value = name === undefined ? undefined : columnValue(run, name)
-      if (value === undefined) {
-        return [run.id, run.environment, run.algorithm, run.status].some((each) =>
-          each.toLowerCase().includes(word.toLowerCase()),
-        )
-      }
-      const isNumber = operator !== '~' && typeof value === 'number' && Number.isFinite(Number(text))
-      return COMPARE[operator!]!(isNumber ? value : String(value), isNumber ? Number(text) : text!)
+      const parsed = parseFilter(word)
+      const value = parsed === null ? undefined : columnValue(run, parsed.column)
+      if (value !== undefined) return passesFilter(value, parsed!)
+      return [run.id, run.environment, run.algorithm, run.status].some((each) =>
+        each.toLowerCase().includes(word.toLowerCase()),
+      )
     })
 }
 
