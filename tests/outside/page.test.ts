@@ -203,3 +203,36 @@ test('shows runs as text, asks nobody else, goes on with them, can be used by ke
   expect([...asked]).toEqual([dashboard!.url])
   expect(wrong).toEqual([])
 }, 120_000)
+
+test('opens with broken colors in its storage, and shows what the link names although the server reads on', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  const page = await browser!.newPage()
+  const wrong: string[] = []
+  page.on('pageerror', (error) => wrong.push(String(error)))
+  // The first answer has only the first run, as of a server that has read no more.
+  await page.addInitScript(`{
+    localStorage.setItem('colonnade.colors', '[[1')
+    localStorage.setItem('colonnade.theme', 'none')
+    const whole = globalThis.fetch
+    let isFirst = true
+    globalThis.fetch = async (path) => {
+      const answer = await (await whole(path)).json()
+      if (path === 'api/runs' && isFirst) {
+        isFirst = false
+        for (const name of ['ids', 'runs']) answer[name].length = 1
+      }
+      return { ok: true, json: async () => answer }
+    }
+  }`)
+  await page.goto(`${dashboard!.url}/#show=run-2&groupBy=runs`)
+  await until(page, "document.querySelectorAll('table.runs tbody tr').length === 1")
+  await appendFile(join(folder, 'words/metrics.jsonl'), metricLines({ update: 3, reward: 0.5 }))
+  await until(page, "document.querySelectorAll('table.runs tbody tr').length === 4")
+  const shown = await page.evaluate<string[]>(
+    "[...document.querySelectorAll('table.runs tbody input')].filter((box) => box.checked).map((box) => box.ariaLabel)",
+  )
+  expect(shown).toEqual(['show run-2'])
+  await until(page, "JSON.parse(localStorage.getItem('colonnade.colors')).length === 4")
+  expect(wrong).toEqual([])
+  await page.close()
+})

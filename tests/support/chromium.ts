@@ -9,6 +9,7 @@ const PACKAGES = ['playwright-core@1.65.1', 'axe-core@4.14.1']
 /** The parts of playwright-core's page that tests use. */
 export interface Page {
   on(event: string, listener: (what: { url(): string; message(): string; dismiss(): Promise<void> }) => void): void
+  addInitScript(script: string): Promise<void>
   goto(url: string): Promise<unknown>
   waitForEvent(event: 'download'): Promise<{ path(): Promise<string> }>
   evaluate<T>(script: string): Promise<T>

@@ -39,8 +39,8 @@ export interface Dashboard {
   close(): Promise<void>
 }
 
-/** Milliseconds that a request without a change subscription waits for a scan of the folders. */
-const PATIENCE_MS = 200
+/** Milliseconds that an answer waits for a running scan of the folders, to tell all that it finds at once. */
+const PATIENCE_MS = 500
 /** Maximum bytes of a served picture. */
 const REPLAY_BYTES = 2 ** 26
 /** Significant digits of sent numbers. */
@@ -91,7 +91,6 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
   const { folder = 'runs', port = 6060, host = '127.0.0.1', pollMs = 500 } = options
   if (!(pollMs > 0)) throw new InputError('pollMs', show(pollMs), 'a number above 0')
   const runs = await Runs.open(folder)
-  const numRuns = await runs.count()
   const follower = new Follower(runs, pollMs)
   const pages = new ArrowPages()
   const file = (type: string, content: string | Uint8Array) => new HttpDocument(type, content, HEADERS)
@@ -108,9 +107,14 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
       'GET /api/runs',
       async ({ query }) => {
         const isTold = follower.numListeners > 0
-        if (!isTold) await Promise.race([follower.look(), wait(PATIENCE_MS, undefined, { ref: false })])
+        if (!isTold) await patiently(follower.look())
         const wanted = query.getAll('run')
-        return { folder, ids: runs.ids, runs: runs.shown(wanted.length === 0 ? null : new Set(wanted)) }
+        return {
+          folder,
+          found: runs.found,
+          ids: runs.ids,
+          runs: runs.shown(wanted.length === 0 ? null : new Set(wanted)),
+        }
       },
     ],
     ['GET /api/curves', ({ query }) => curvesOf(runs, query)],
@@ -126,7 +130,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
   void follower.look()
   return {
     url: server.url,
-    numRuns,
+    numRuns: runs.found.length,
     async close() {
       follower.close()
       const closed = server.close()
@@ -255,6 +259,9 @@ async function replayOf(runs: Runs, query: URLSearchParams): Promise<Uint8Array>
   })
 }
 
+const patiently = (scan: Promise<void> | undefined) =>
+  Promise.race([scan, wait(PATIENCE_MS, undefined, { ref: false })])
+
 /** Scans the folders while there are listeners, and notifies them. */
 class Follower {
   readonly #runs: Runs
@@ -289,7 +296,7 @@ class Follower {
 
   /** Yields changes until the listener disconnects or the server closes. */
   async *changes(signal: AbortSignal): AsyncGenerator<object> {
-    let pending = new Set<string>()
+    const pending = new Set<string>()
     let wake = (): void => {}
     const listener = (changed: string | null): void => {
       if (changed !== null) pending.add(changed)
@@ -299,6 +306,8 @@ class Follower {
     signal.addEventListener('abort', () => wake())
     this.#schedule()
     try {
+      await patiently(this.#look)
+      pending.clear()
       yield { type: 'changed', runs: [] }
       while (!signal.aborted && !this.#closing.signal.aborted) {
         if (pending.size === 0) {
@@ -307,8 +316,9 @@ class Follower {
           })
           continue
         }
+        await patiently(this.#look)
         const runs = [...pending]
-        pending = new Set()
+        pending.clear()
         yield { type: 'changed', runs }
       }
     } finally {

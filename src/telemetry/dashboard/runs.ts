@@ -198,6 +198,8 @@ class FollowedRun {
 export class Runs {
   readonly folder: string
   #runs = new Map<string, FollowedRun>()
+  /** The paths of all runs by their ids, in order, as found last. */
+  #found: ReadonlyMap<string, string> = new Map()
 
   private constructor(folder: string) {
     this.folder = folder
@@ -210,12 +212,20 @@ export class Runs {
       () => false,
     )
     if (!isFolder) throw new InputError(folder, 'no such folder', 'a folder with runs, like runs')
-    return new Runs(folder)
+    const runs = new Runs(folder)
+    await runs.#find()
+    return runs
   }
 
-  /** Number of runs, without reading them. */
-  async count(): Promise<number> {
-    return (await findRuns(this.folder, DEPTH)).length
+  /** Finds the runs without reading them. */
+  async #find(): Promise<void> {
+    const found = (await findRuns(this.folder, DEPTH)).map((path): [string, string] => [this.#idOf(path), path])
+    this.#found = new Map(found.sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true })))
+  }
+
+  /** The ids of all runs in the folder, also of those that have not been read. */
+  get found(): string[] {
+    return [...this.#found.keys()]
   }
 
   /**
@@ -223,14 +233,12 @@ export class Runs {
    * removed run, twice if metrics were skimmed first.
    */
   async read(tell: (id: string) => void = () => {}, signal?: AbortSignal): Promise<void> {
-    const found = new Map((await findRuns(this.folder, DEPTH)).map((path) => [this.#idOf(path), path]))
-    for (const id of [...this.#runs.keys()].filter((id) => !found.has(id))) {
+    await this.#find()
+    for (const id of [...this.#runs.keys()].filter((id) => !this.#found.has(id))) {
       this.#runs.delete(id)
       tell(id)
     }
-    const runs = [...found]
-      .sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true }))
-      .map(([id, path]) => this.#runs.get(id) ?? new FollowedRun(id, path))
+    const runs = [...this.#found].map(([id, path]) => this.#runs.get(id) ?? new FollowedRun(id, path))
     const there: FollowedRun[] = []
     // A run that disappears during its look becomes null; the next scan will not find it.
     const looks: Promise<boolean | null>[] = []

@@ -8,7 +8,7 @@ import {
   passes,
   rowsOf,
 } from '../../../src/telemetry/dashboard/page/rows.ts'
-import { linkOf, PLAIN, queriesOf, type View, viewOf } from '../../../src/telemetry/dashboard/page/view.ts'
+import { linkOf, PLAIN, placesOf, queriesOf, type View, viewOf } from '../../../src/telemetry/dashboard/page/view.ts'
 import type { ShownRun } from '../../../src/telemetry/dashboard/runs.ts'
 import { explainedShare } from '../../../src/telemetry/explained.ts'
 
@@ -210,6 +210,30 @@ describe('a link', () => {
     for (const range of ['-1e308+1e308', '1+1.0000000000000002', '0+5e-324', '5+5', 'NaN+1'])
       expect(viewOf(`range=${range}`, ids).range).toBeNull()
   })
+})
+
+test('colors are restored from what a browser has stored, and begin anew if it is broken', () => {
+  expect(placesOf('[["a",0],["__proto__",3]]')).toEqual(
+    new Map([
+      ['a', 0],
+      ['__proto__', 3],
+    ]),
+  )
+  for (const text of [
+    null,
+    '',
+    '[[1',
+    '{}',
+    'null',
+    '3',
+    '"ab"',
+    '[1]',
+    '[null]',
+    '[["a","b"]]',
+    '[["a",-1]]',
+    '[["a"]]',
+  ])
+    expect(placesOf(text), String(text)).toEqual(new Map())
 })
 
 test('queries name all runs, in as many as addresses need', () => {

@@ -372,7 +372,7 @@ describe('a long metrics file', () => {
     const folder = await temporaryFolder()
     for (const name of ['a', 'b']) await writeRun(join(folder, name), { metrics: text.join('') })
     const runs = await Runs.open(folder)
-    expect([await runs.count(), runs.shown()]).toEqual([2, []])
+    expect([runs.found.length, runs.shown()]).toEqual([2, []])
     const told: unknown[] = []
     await runs.read((id) => told.push([id, runs.shown().map(({ isSkimmed }) => isSkimmed)]))
     expect(told).toEqual([
@@ -479,7 +479,7 @@ describe('runs below a folder', () => {
       await writeRun(join(folder, name))
     const runs = await Runs.open(folder)
     await runs.read()
-    expect([await runs.count(), runs.shown().map(({ id }) => id)]).toEqual([2, ['a/b/c', 'mine']])
+    expect([runs.found.length, runs.shown().map(({ id }) => id)]).toEqual([2, ['a/b/c', 'mine']])
   })
 
   test('are told of with what of their files cannot be read or shown', async () => {

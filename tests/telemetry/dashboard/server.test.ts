@@ -154,6 +154,31 @@ describe('the page', () => {
     await reader.cancel()
   })
 
+  test('is told of the changes of many runs in few messages', async () => {
+    const here = await temporaryFolder()
+    const names = Array.from({ length: 60 }, (_, i) => `run-${i}`)
+    for (const name of names) await writeRun(join(here, name), { metrics: metricLines({ steps: 1 }) })
+    const own = await openDashboard({ folder: here, port: 0, pollMs: 300 })
+    onTestFinished(() => own.close())
+    const { found, ids } = (await (await fetch(`${own.url}/api/runs`)).json()) as Record<string, string[]>
+    expect([found, found!.slice(0, ids!.length)]).toEqual([names, ids]) // All are known before they are read.
+    const reader = (await fetch(`${own.url}/api/changes`)).body!.pipeThrough(new TextDecoderStream()).getReader()
+    await reader.read()
+    await Promise.all(names.map((name) => appendFile(join(here, name, 'metrics.jsonl'), metricLines({ steps: 2 }))))
+    const begun = performance.now()
+    const told = new Set<string>()
+    let numMessages = 0
+    while (told.size < names.length) {
+      const { value } = await reader.read()
+      for (const [, runs] of value!.matchAll(/"runs":(\[.*?\])/g)) {
+        numMessages++
+        for (const id of JSON.parse(runs!) as string[]) told.add(id)
+      }
+    }
+    expect(numMessages).toBeLessThan(5 + (performance.now() - begun) / 250) // A scan is told at once, a long one now and then.
+    await reader.cancel()
+  })
+
   test('looks at the folders itself while nobody is told of changes, and when asked where somebody waits for one', async () => {
     const here = await temporaryFolder()
     await writeRun(join(here, 'one'))

@@ -146,27 +146,27 @@ export class Charts {
       .filter(({ runs }) => runs.length > 0)
   }
 
-  /** Requests missing and changed curves, and draws. */
+  /** Draws the known curves, then also missing and changed ones, which it requests. */
   async #fetch(shown: Shown): Promise<void> {
     const { curves, stale, metric } = shown
     const runs = this.#rowsOf(shown).flatMap((row) => row.runs)
     const wanted = runs.filter(({ id }) => stale.has(id) || !curves.has(id))
-    if (wanted.length > 0) {
-      const { over } = this.#page.view
-      for (const { id } of wanted) stale.delete(id)
-      const queries = queriesOf(
-        { metric, over },
-        wanted.map(({ id }) => id),
-      )
-      const asked = Promise.all(queries.map((query) => this.#page.ask(`api/curves?${query}`)))
-      const answers = await asked.catch((error) => {
-        for (const { id } of wanted) stale.add(id)
-        throw error
-      })
-      if (over !== this.#page.view.over) return // The axis has changed: another request is on its way.
-      for (const answer of answers)
-        for (const [id, points] of Object.entries(answer.curves as Record<string, Points>)) curves.set(id, points)
-    }
+    this.#draw(shown)
+    if (wanted.length === 0) return
+    const { over } = this.#page.view
+    for (const { id } of wanted) stale.delete(id)
+    const queries = queriesOf(
+      { metric, over },
+      wanted.map(({ id }) => id),
+    )
+    const asked = Promise.all(queries.map((query) => this.#page.ask(`api/curves?${query}`)))
+    const answers = await asked.catch((error) => {
+      for (const { id } of wanted) stale.add(id)
+      throw error
+    })
+    if (over !== this.#page.view.over) return // The axis has changed: another request is on its way.
+    for (const answer of answers)
+      for (const [id, points] of Object.entries(answer.curves as Record<string, Points>)) curves.set(id, points)
     this.#draw(shown)
   }
 

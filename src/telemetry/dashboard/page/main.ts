@@ -11,7 +11,7 @@ import { ReplayView } from './replay.ts'
 import type { Row } from './rows.ts'
 import { RunsTable } from './runs-table.ts'
 import { phasesOf } from './tables.ts'
-import { AXES, linkOf, PLAIN, queriesOf, type View, viewOf } from './view.ts'
+import { AXES, linkOf, PLAIN, placesOf, queriesOf, type View, viewOf } from './view.ts'
 
 /** Distinguishable colors, also with color blindness, in light and dark mode. */
 const COLORS = [
@@ -44,15 +44,18 @@ const kept = {
 
 const view: View = { ...PLAIN }
 let runs: readonly ShownRun[] = []
+/** The ids of all runs, also of those that the server has not read yet. */
+let all: readonly string[] = []
 let hasRuns = false
 /** Each run's color index, by its position in the list at its first appearance; this browser stores it. */
-const colorPlaces = new Map<string, number>(JSON.parse(kept.read('colors') ?? '[]') as [string, number][])
+const colorPlaces = placesOf(kept.read('colors'))
+let areColorsKept = true
 
 function colorOf(id: string): string {
   const known = colorPlaces.get(id)
   if (known !== undefined) return COLORS[known % COLORS.length]!
   colorPlaces.set(id, colorPlaces.size)
-  kept.write('colors', JSON.stringify([...colorPlaces].slice(-1000)))
+  areColorsKept = false
   return colorOf(id)
 }
 
@@ -80,6 +83,11 @@ async function ask(path: string): Promise<Record<string, unknown>> {
   return answer
 }
 
+function keepColors(): void {
+  if (!areColorsKept) kept.write('colors', JSON.stringify([...colorPlaces].slice(-1000)))
+  areColorsKept = true
+}
+
 function complain(error: unknown): void {
   say(live, `cannot be reached: ${(error as Error).message}`)
 }
@@ -95,8 +103,7 @@ function keepLink(): void {
   setTimeout(() => {
     isLinkDue = false
     if (location.hash.slice(1) !== lastLink) return // Someone has typed another, which `hashchange` tells.
-    const ids = runs.map(({ id }) => id)
-    const link = linkOf(view, ids)
+    const link = linkOf(view, all)
     if (link === lastLink) return
     history.replaceState(null, '', link === '' ? location.pathname : `#${link}`)
     lastLink = location.hash.slice(1)
@@ -106,12 +113,11 @@ function keepLink(): void {
 function takeLink(): void {
   const link = location.hash.slice(1)
   lastLink = link
-  const ids = runs.map(({ id }) => id)
   const before = view.over
-  Object.assign(view, viewOf(link, ids))
+  Object.assign(view, viewOf(link, all))
   const names = new URLSearchParams(link)
-  if (!names.has('show') && !names.has('hide') && runs.length > MAX_SHOWN)
-    view.hidden = new Set(ids.slice(0, -MAX_SHOWN))
+  if (!names.has('show') && !names.has('hide') && all.length > MAX_SHOWN)
+    view.hidden = new Set(all.slice(0, -MAX_SHOWN))
   if (view.over !== before) charts.changeAxis()
   charts.range = view.range
   showControls()
@@ -124,6 +130,7 @@ async function fetchRuns(ids: ReadonlySet<string>): Promise<void> {
   const answer = await ask(isPart ? `api/runs?${query}` : 'api/runs')
   const found = answer.runs as ShownRun[]
   const order = answer.ids as string[]
+  all = answer.found as string[]
   const known = new Map([...(isPart ? runs : []), ...found].map((run) => [run.id, run]))
   if (isPart && order.some((id) => !known.has(id))) return fetchRuns(new Set())
   runs = order.flatMap((id) => known.get(id) ?? [])
@@ -144,7 +151,6 @@ function showAgain(): void {
   const shown = rows.flatMap((row) => row.runs)
   const ids = shown.map(({ id }) => id)
   charts.show(rows)
-  charts.redraw()
   compare.show(shown)
   showTimes()
   fleet.show(shown.filter(({ fleetTime }) => fleetTime !== null).map(({ id }) => id))
@@ -154,6 +160,7 @@ function showAgain(): void {
   files.show(ids)
   showNotes()
   keepLink()
+  keepColors()
 }
 
 function showTimes(): void {
@@ -267,7 +274,8 @@ function themeChoice(): HTMLElement {
     },
     ...themes.map((words) => element('option', {}, words)),
   )
-  theme.value = kept.read('theme') ?? themes[0]!
+  const stored = kept.read('theme')
+  theme.value = themes.find((each) => each === stored) ?? themes[0]!
   applyTheme(theme.value)
   return element('label', {}, 'colors', theme)
 }

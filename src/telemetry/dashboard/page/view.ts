@@ -54,6 +54,18 @@ export function linkOf(view: View, ids: readonly string[]): string {
   return String(query)
 }
 
+/** Places of colors by run, as this browser stores them as JSON; empty if it stores anything else. */
+export function placesOf(text: string | null): Map<string, number> {
+  try {
+    const places = JSON.parse(text ?? '[]') as [string, number][]
+    if (places.every(([id, place]) => typeof id === 'string' && Number.isSafeInteger(place) && place >= 0))
+      return new Map(places)
+  } catch {
+    // Another page of this address or a person wrote it: runs get their colors anew.
+  }
+  return new Map()
+}
+
 /** Bytes of a request's address: servers accept 16 KiB of head. */
 const ADDRESS_BYTES = 8000
 
