@@ -17,6 +17,7 @@ import { runActor } from '../../../dist/src/training/fleet/fleet-actor.js'
 import { fleetCrew } from '../../../dist/src/training/fleet/fleet-crew.js'
 import { runHelper } from '../../../dist/src/training/fleet/fleet-helper.js'
 import type { CrewDefinition } from '../../../dist/src/training/threads/crew.js'
+import { helpersOn } from '../../support/gradient-helpers.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 import { rowsOf, thorough } from '../../support/tiers.ts'
 
@@ -60,21 +61,6 @@ async function train(
   const { weights } = trainer.world.cohort() as unknown as { weights: Float32Array }
   trainer.close()
   return { weights: [...weights], metrics }
-}
-
-/** Helpers on a bus, and when they have joined. */
-function helpersOn(bus: MemoryBus, count: number) {
-  const starts = Array.from({ length: count }, () => {
-    let join = () => {}
-    const joined = new Promise<void>((resolve) => {
-      join = resolve
-    })
-    return { joined, ended: runHelper(bus, { tell: (text) => void (text.startsWith('helps') && join()) }) }
-  })
-  return {
-    joined: () => Promise.all(starts.map(({ joined }) => joined)),
-    ended: () => Promise.all(starts.map(({ ended }) => ended)),
-  }
 }
 
 describe('learners in several processes', () => {

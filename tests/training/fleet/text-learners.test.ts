@@ -1,7 +1,8 @@
 /** Gradients of a language model that a learner computes together with helpers: the bits of a learner alone. */
 // Helpers import the modules of what is built, and what they make must be made of the same ones here.
-import { describe, expect, test } from 'vitest'
-import { slotRoom } from '../../../dist/src/algorithms/tokens/token-learner.js'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { PackedBatch } from '../../../dist/src/algorithms/tokens/token-batch.js'
+import { slotRoom, TokenLearner, type TokenLossSums } from '../../../dist/src/algorithms/tokens/token-learner.js'
 import { MemoryBus } from '../../../dist/src/fleet/bus/memory-bus.js'
 import { FolderStore } from '../../../dist/src/fleet/store/folder-store.js'
 import {
@@ -16,8 +17,8 @@ import {
 import { defineArrayBackend } from '../../../dist/src/training/backends/array-backend.js'
 import { runActor } from '../../../dist/src/training/fleet/fleet-actor.js'
 import { fleetCollector } from '../../../dist/src/training/fleet/fleet-groups.js'
-import { runHelper } from '../../../dist/src/training/fleet/fleet-helper.js'
 import type { CollectorDefinition } from '../../../dist/src/training/loop/collector.js'
+import { helpersOn } from '../../support/gradient-helpers.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 import { rowsOf } from '../../support/tiers.ts'
 
@@ -46,20 +47,27 @@ async function place() {
   return { bus, store, hashes, told, collector }
 }
 
-/** Helpers on a bus, and when they have joined. */
-function helpersOn(bus: MemoryBus, count: number) {
-  const starts = Array.from({ length: count }, () => {
-    let join = () => {}
-    const joined = new Promise<void>((resolve) => {
-      join = resolve
-    })
-    return { joined, ended: runHelper(bus, { tell: (text) => void (text.startsWith('helps') && join()) }) }
-  })
-  return {
-    joined: () => Promise.all(starts.map(({ joined }) => joined)),
-    ended: () => Promise.all(starts.map(({ ended }) => ended)),
+/** Each gradient's log-probabilities and entropies, in the order of its batch. */
+const passes: number[][] = []
+beforeEach(() => {
+  const { differentiate, differentiateWith } = TokenLearner.prototype
+  const seen = ({ spans, parts }: PackedBatch, sums: TokenLossSums) => {
+    const pass: number[] = []
+    for (let i = parts[0]!; i < parts.at(-1)!; i++) {
+      for (const column of [sums.logprob, sums.entropy]) pass.push(...column.subarray(spans.begin[i], spans.end[i]))
+    }
+    passes.push(pass)
+    return sums
   }
-}
+  vi.spyOn(TokenLearner.prototype, 'differentiate').mockImplementation(function* (this: TokenLearner, ...given) {
+    return seen(given[0], yield* differentiate.apply(this, given))
+  })
+  const withOthers = async function (this: TokenLearner, ...given: Parameters<typeof differentiateWith>) {
+    return seen(given[2], await differentiateWith.apply(this, given))
+  }
+  vi.spyOn(TokenLearner.prototype, 'differentiateWith').mockImplementation(withOthers)
+})
+afterEach(() => vi.restoreAllMocks())
 
 interface Text {
   readonly model?: object
@@ -70,7 +78,7 @@ interface Text {
   readonly drawn?: object
 }
 
-/** The weights after three updates, and each one's metrics of learning; `joined` is awaited after the first. */
+/** The weights after three updates, each one's metrics of learning, and each gradient's forward passes; `joined` is awaited after the first. */
 async function learn(
   { model = {}, settings = {}, loss = {}, lessons = 0, drawn = sampling }: Text,
   options: TrainerOptions,
@@ -96,7 +104,7 @@ async function learn(
   }
   const { weights, adapter } = trainer.world.cohort()
   trainer.close()
-  return { weights: [...(adapter?.weights ?? weights)], metrics }
+  return { weights: [...(adapter?.weights ?? weights)], metrics, passes: passes.splice(0) }
 }
 
 describe('learners of a language model in several processes', () => {
@@ -129,6 +137,7 @@ describe('learners of a language model in several processes', () => {
         const learned = await learn(text, { threads, collector: collector(learners) }, helpers.joined)
         expect(learned).toEqual(expected)
         expect(new Set(learned.weights).size).toBeGreaterThan(100)
+        expect(learned.passes.length).toBeGreaterThanOrEqual(UPDATES)
         for (const { shares, failures, end } of await helpers.ended()) {
           expect([shares >= UPDATES - 1, failures, end]).toEqual([true, 0, 'run'])
         }
