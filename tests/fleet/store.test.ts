@@ -1,6 +1,7 @@
 /** The contract of stores, over every carrier. */
 import { createHash, randomBytes } from 'node:crypto'
 import { readdir, utimes, writeFile } from 'node:fs/promises'
+import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -259,6 +260,35 @@ describe('HTTP', () => {
     await client.close()
     served.closeConnections()
     await served.close()
+  })
+
+  test('refuses at once a server that ignores ranges, or tells no length', async () => {
+    const bytes = randomBytes(1000)
+    const heads: (string | undefined)[] = []
+    let [breaks, told] = [false, true]
+    const server = createHttpServer((request, response) => {
+      heads.push(request.headers.range)
+      if (told) response.writeHead(200, { 'content-length': bytes.length })
+      if (breaks) response.write(bytes.subarray(0, 400), () => response.destroy())
+      else {
+        response.write(bytes)
+        response.end()
+      }
+      breaks = false
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const store = new HttpStore(`http://127.0.0.1:${(server.address() as AddressInfo).port}`, 'any key')
+    const hash = sha256(bytes)
+    expect(Buffer.compare(await store.get(hash), bytes)).toBe(0)
+    await expect(store.get(hash, { from: 0, to: 10 })).rejects.toThrow(`blobs/${hash}: status 200, expected 206`)
+    breaks = true
+    await expect(store.get(hash)).rejects.toThrow('status 200, expected 206')
+    told = false
+    await expect(store.get(hash)).rejects.toThrow(`content-length 0, expected 1 to ${2 ** 30}`)
+    expect(heads).toEqual([undefined, 'bytes=0-9', undefined, 'bytes=400-', undefined])
+    await store.close()
+    server.close()
+    server.closeAllConnections()
   })
 
   test('serves only whoever has the key, and no error repeats it', async () => {

@@ -19,10 +19,10 @@ export interface HttpRequest {
   /** Maximum bytes of the response's body; default unlimited. */
   readonly maxBytes?: number
   /**
-   * Takes the body of an accepted response (status 2xx) chunk by chunk, and the length that its head tells (0 without one); the body of
-   * the result is then empty. An error ends the request with that error.
+   * Takes the body of an accepted response (status 2xx) chunk by chunk, with the status and the length that its head tells (0 without one);
+   * the body of the result is then empty. An error ends the request with that error.
    */
-  onChunk?(chunk: Buffer, length: number): void
+  onChunk?(chunk: Buffer, head: { readonly status: number; readonly length: number }): void
 }
 
 /** The response's body exceeds the limit. Nothing is kept, and the connection is closed. */
@@ -94,7 +94,7 @@ export function requestHttp(
       const body = new Received(isGiven ? 0 : length, maxBytes)
       response.on('data', (chunk: Buffer): void => {
         try {
-          if (isGiven) onChunk(chunk, length)
+          if (isGiven) onChunk(chunk, { status, length })
           else body.add(chunk)
         } catch (error) {
           reject(error)

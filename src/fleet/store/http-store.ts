@@ -80,8 +80,6 @@ class Received {
   /** Adds a chunk of an answer of `length` bytes, which begins where the one before it broke off. */
   add(chunk: Buffer, isFirst: boolean, length: number): void {
     if (isFirst && this.length + length !== this.#bytes.length) {
-      if (length < 1 || length > BLOB_BYTES)
-        throw new Error(`an answer of ${length} bytes, expected 1 to ${BLOB_BYTES}`)
       const bytes = Buffer.allocUnsafeSlow(this.length + length) // All of it is written.
       this.#bytes.copy(bytes, 0, 0, this.length)
       this.#bytes = bytes
@@ -140,6 +138,10 @@ export class HttpStore implements Store {
     const before = received.length
     const from = (range?.from ?? 0) + before
     const isAll = range === undefined && from === 0
+    const expected = isAll ? 200 : 206 // A server that ignores ranges sends other bytes.
+    const checkStatus = (status: number): void => {
+      if (status !== expected) throw new AnswerError(`${where}: status ${status}, expected ${expected}`, status, false)
+    }
     let isFirst = true
     const answer = await requestHttp(where, {
       method: 'GET',
@@ -149,17 +151,23 @@ export class HttpStore implements Store {
       },
       signal,
       maxBytes: ERROR_BYTES,
-      onChunk: (chunk, length) => {
+      onChunk: (chunk, { status, length }) => {
+        checkStatus(status)
+        if (length < 1 || length > BLOB_BYTES) {
+          throw new AnswerError(`${where}: content-length ${length}, expected 1 to ${BLOB_BYTES}`, status, false)
+        }
         received.add(chunk, isFirst, length)
         isFirst = false
       },
     }).catch((cause) => {
+      if (cause instanceof AnswerError) throw cause
       // A slow connection takes several requests for a long blob.
       const mayPass = !signal.aborted || (received.length > before && !this.#closed.signal.aborted)
       throw new AnswerError(`${where}: ${(cause as Error).message}`, 0, mayPass)
     })
     const { status } = answer
-    if (isOk(answer) || status === 416) return // A range may begin after the blob.
+    if (isOk(answer)) return checkStatus(status)
+    if (status === 416) return // A range may begin after the blob.
     if (status === 404) throw new BlobError(hash, true)
     throw new AnswerError(`${where}: status ${status}`, status, mayPassLater(status))
   }
