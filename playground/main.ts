@@ -86,9 +86,12 @@ function clear(given: Tuning | null): void {
 
 /** Begins with fresh weights; with the environment's own settings unless some are given. */
 function begin(given: Tuning | null): void {
+  if (scene.id === OWN && isForeign) {
+    hold(given)
+    return
+  }
   clear(given)
   isOver = false
-  if (scene.id === OWN) isForeign = false
   trainer.ask({ ask: 'begin', source: source(), seed: Number(seed.value), tuning: given }, true)
   beginLanes()
   share()
@@ -282,6 +285,7 @@ function setRunning(isOn: boolean): void {
 
 function run(isOn: boolean): void {
   if (isOver) begin(tuning)
+  if (isOver) return
   setRunning(isOn)
   trainer.ask({ ask: isOn ? 'go' : 'pause' }, false)
   trainer.expect(isOn)
@@ -353,8 +357,13 @@ function choose(id: string, given: Tuning | null): void {
   choice.value = scene.id
   byId('editor').hidden = scene.id !== OWN
   if (scene.id === OWN && code.value === '') code.value = SAMPLE
-  if (scene.id === OWN && isForeign) hold(given)
-  else begin(given)
+  begin(given)
+}
+
+/** Runs the text that a person has written, or has read after it came with a link. */
+function use(): void {
+  isForeign = false
+  begin(tuning)
 }
 
 choice.addEventListener('change', () => choose(choice.value, null))
@@ -363,10 +372,10 @@ playing.addEventListener('click', () => setPlaying(!isPlaying))
 byId('restart').addEventListener('click', () => seed.reportValidity() && begin(tuning))
 byId('editor').addEventListener('submit', (event) => {
   event.preventDefault()
-  begin(tuning)
+  use()
 })
 code.addEventListener('keydown', (event) => {
-  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) begin(tuning)
+  if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) use()
 })
 for (const slider of [rate, entropy]) {
   slider.addEventListener('input', () => showTuning(null))
@@ -378,10 +387,13 @@ for (const button of downloads) {
 }
 byId('link').addEventListener('click', async () => {
   share()
-  await navigator.clipboard?.writeText(location.href).then(
-    () => tellPeople('The link is copied: it restores the environment, the settings and your text.'),
-    () => tellPeople('The link is in the address bar: it restores the environment, the settings and your text.'),
+  // An address without TLS has no clipboard.
+  const copied = navigator.clipboard?.writeText(location.href).then(
+    () => true,
+    () => false,
   )
+  const where = (await copied) ? 'copied' : 'in the address bar'
+  tellPeople(`The link is ${where}: it restores the environment, the settings and your text.`)
 })
 byId('browser').addEventListener('toggle', () => lanes.ask({ ask: 'examine' }, false))
 canvas.addEventListener('click', ({ offsetX, offsetY }) => {

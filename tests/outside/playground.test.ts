@@ -254,7 +254,12 @@ test('a link restores the environment, the settings and the text', async (contex
   const link = await own.page.evaluate<string>("(document.querySelector('#link').click(), location.hash)")
   const again = await open(1440, 900, link)
   expect(await again.page.evaluate("document.querySelector('#code').value")).toBe(text)
-  await again.page.evaluate("document.querySelector('#toggle').click()")
+  // Only “Use it” runs it.
+  await again.page.keyboard.press('Space')
+  for (const id of ['toggle', 'restart', 'play']) await again.page.evaluate(`document.querySelector('#${id}').click()`)
+  await again.page.evaluate('new Promise((resolve) => setTimeout(resolve, 500))')
+  expect([again.workers(), await textOf(again.page, 'toggle')]).toEqual([0, 'Start'])
+  await again.page.evaluate("document.querySelector('#use').click()")
   await until(again.page, "document.querySelector('#said.wrong')?.textContent")
   expect(await textOf(again.page, 'said')).toMatch(/got 1/)
   // After a fault other settings and Start begin again.
