@@ -7,7 +7,16 @@ import type { FileHandle } from 'node:fs/promises'
 import { openPlain, parseObject } from '../../base/files/files.ts'
 import type { Points } from '../curves.ts'
 import { entryOf } from '../loggers/entry.ts'
-import { type MetricsIndex, readIndex, readSums, type Sums, TAIL_BYTES, writeIndex } from './metrics-index.ts'
+import {
+  type MetricsIndex,
+  NAMES_MAX,
+  POINTS_MAX,
+  readIndex,
+  readSums,
+  type Sums,
+  TAIL_BYTES,
+  writeIndex,
+} from './metrics-index.ts'
 
 /** Bytes per read. */
 const PIECE = 2 ** 20
@@ -15,15 +24,11 @@ const PIECE = 2 ** 20
 const LONG = 2 ** 18
 /** Number of lines read when skimming, besides the last one. */
 const SKIMMED_LINES = 256
-/** Number of points kept per curve; at twice as many, pairs are averaged. */
-const POINTS = 1024
 /** The longest line that is read; longer ones are skipped. */
 const MAX_LINE = 64 * 2 ** 20
 
 /** Maximum nesting of objects in a line. */
 const DEPTH = 64
-/** Maximum metrics kept of a file, and maximum objects that contain them. */
-const NAMES = 4096
 
 /** Means of a metric over stretches of lines. */
 class Means {
@@ -100,7 +105,8 @@ class Figures {
     }
     this.lines = number
     this.last = line
-    while (Math.floor((number - 1) / this.#stride) + 1 >= 2 * POINTS) {
+    // Pairs of points are averaged.
+    while (Math.ceil(number / this.#stride) >= POINTS_MAX) {
       this.#stride *= 2
       for (const means of this.means.values()) means.halve()
     }
@@ -131,7 +137,7 @@ class Figures {
   }
 
   #hasRoom(): boolean {
-    this.isCut ||= this.means.size + this.#levels >= NAMES
+    this.isCut ||= this.means.size + this.#levels >= NAMES_MAX
     return !this.isCut
   }
 

@@ -7,6 +7,12 @@ import type { FileHandle } from 'node:fs/promises'
 import { openPlain, parseObject, refuseDeep, writeWhole } from '../../base/files/files.ts'
 
 const VERSION = 1
+/** A curve has fewer points than this. */
+export const POINTS_MAX = 2048
+/** Maximum metrics kept of a file, and maximum objects that contain them. */
+export const NAMES_MAX = 4096
+/** Maximum bytes of a head: it has a line of the file. */
+const HEAD_BYTES = 2 ** 27
 /** Last bytes of the indexed part by which a file is known again. */
 export const TAIL_BYTES = 256
 
@@ -114,15 +120,17 @@ function isHead(found: object): found is IndexHead {
     version === VERSION &&
     [offset, lines, damaged, stride].every(isCount) &&
     stride! >= 1 &&
+    Math.ceil(lines! / stride!) < POINTS_MAX &&
     typeof tail === 'string' &&
     typeof last === 'object' &&
     last !== null &&
     Array.isArray(names) &&
     names.every((name) => typeof name === 'string') &&
+    names.length <= NAMES_MAX &&
     new Set(names).size === names.length &&
     Array.isArray(points) &&
     points.length === names.length &&
-    points.every(isCount)
+    points.every((count) => isCount(count) && count <= POINTS_MAX)
   )
 }
 
@@ -140,7 +148,7 @@ async function headOf(handle: FileHandle, size: number): Promise<string | null> 
   const length = Buffer.alloc(4)
   if ((await handle.read(length, 0, 4, 0)).bytesRead < 4) return null
   const bytes = length.readUInt32LE()
-  if (4 + bytes > size) return null
+  if (bytes > HEAD_BYTES || 4 + bytes > size) return null
   const text = Buffer.alloc(bytes)
   return (await handle.read(text, 0, bytes, 4)).bytesRead < bytes ? null : text.toString()
 }

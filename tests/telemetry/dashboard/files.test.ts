@@ -189,6 +189,7 @@ describe('an index of a metrics file', () => {
     { points: null },
     { points: [1, 1, 1] },
     { version: 0 },
+    { lines: 2 ** 50 }, // A new line would be the point of that number.
   ])('whose head has %o is not used', async (wrong) => {
     const { path, index } = await indexed()
     const { head } = (await readIndex(index))!
@@ -201,6 +202,23 @@ describe('an index of a metrics file', () => {
     const file = new MetricsFile(path)
     await file.read()
     expect(await curves(file)).toEqual(await plain(path))
+  })
+
+  test('that claims more points than a curve has, or a longer head than a line, is not used', async () => {
+    const { index } = await indexed()
+    const { head } = (await readIndex(index))!
+    const handle = await open(index, 'r+')
+    const text = Buffer.from(JSON.stringify({ ...head, points: head.points.map(() => 2 ** 30) }))
+    const begin = Buffer.alloc(8 * Math.ceil((4 + text.length) / 8))
+    begin.writeUInt32LE(text.length)
+    begin.set(text, 4)
+    await handle.write(begin, 0, begin.length, 0)
+    await handle.truncate(begin.length + 16 * 2 ** 30 * head.points.length) // It has holes.
+    expect(await readIndex(index)).toBeNull()
+    begin.writeUInt32LE(2 ** 32 - 1)
+    await handle.write(begin, 0, 4, 0)
+    expect(await readIndex(index)).toBeNull()
+    await handle.close()
   })
 
   test('whose last line is nested too deeply is not used', async () => {
