@@ -1,6 +1,6 @@
 /** The contract of stores, over every carrier. */
 import { createHash, randomBytes } from 'node:crypto'
-import { readdir, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, utimes, writeFile } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
@@ -95,6 +95,36 @@ test.runIf(storeCarriers.some(({ name }) => name === 'S3'))(
     await place.close()
   },
 )
+
+test('A server of S3 that ignores ranges is refused', async () => {
+  const folder = await temporaryFolder()
+  const own = join(folder, 'node_modules/@aws-sdk/client-s3')
+  await mkdir(own, { recursive: true })
+  await writeFile(join(folder, 'package.json'), '{}')
+  await writeFile(
+    join(own, 'package.json'),
+    '{ "name": "@aws-sdk/client-s3", "exports": "./client.mjs", "type": "module" }',
+  )
+  // Of a range from byte 2 on, it sends all bytes; of others, as many as were asked for.
+  await writeFile(
+    join(own, 'client.mjs'),
+    `const bytes = Buffer.from('0123456789')
+    const answer = (httpStatusCode, sent) => ({ $metadata: { httpStatusCode }, Body: { transformToByteArray: async () => sent } })
+    export class GetObjectCommand { constructor({ Range }) { this.from = Number(/^bytes=(\\d+)-/.exec(Range)[1]) } }
+    export class ListObjectsV2Command {}
+    export class S3Client {
+      async send({ from }) { return from === 2 ? answer(200, bytes) : from === undefined ? {} : answer(206, bytes.subarray(from)) }
+      destroy() {}
+    }`,
+  )
+  const store = await openS3('s3://bucket/run', [join(folder, 'package.json')])
+  const hash = sha256(Buffer.from('0123456789'))
+  expect(Buffer.from(await store.get(hash)).toString()).toBe('0123456789')
+  await expect(store.get(hash, { from: 2, to: 100 })).rejects.toThrow(
+    'store: got status 200 for a range of a blob, expected 206: a server with ranges',
+  )
+  await store.close()
+})
 
 test('An address of S3 has a bucket and a prefix, and no credentials', () => {
   expect(parseS3('s3://bucket')).toEqual({ bucket: 'bucket', prefix: '' })

@@ -18,6 +18,11 @@ interface Body {
   transformToByteArray(): Promise<Uint8Array>
 }
 
+interface Answer {
+  readonly Body: Body
+  readonly $metadata: { readonly httpStatusCode?: number }
+}
+
 interface Listed {
   readonly Contents?: readonly { readonly Key: string }[]
   readonly NextContinuationToken?: string
@@ -109,8 +114,16 @@ class S3Store implements OwnStore {
       let isAnswered = false
       try {
         const answer = await this.#client.send(new this.#sdk.GetObjectCommand(input))
+        const { Body: body, $metadata: told } = answer as Answer
+        if (told.httpStatusCode !== 206) {
+          throw new InputError(
+            'store',
+            `status ${told.httpStatusCode} for a range of a blob`,
+            '206: a server with ranges',
+          )
+        }
         isAnswered = true
-        return await (answer as { Body: Body }).Body.transformToByteArray()
+        return await body.transformToByteArray()
       } catch (error) {
         const status = (error as Refusal).$metadata?.httpStatusCode
         if (status === 416) return new Uint8Array(0)
