@@ -1,8 +1,8 @@
 import { Stream } from '../../base/random.ts'
 import { integer } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
+import { Canvas } from '../canvas.ts'
 import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
-import { Canvas } from '../minatar/canvas.ts'
 
 // Each link: 1 m, 1 kg, center of mass in the middle, moment of inertia 1 kg·m².
 const GRAVITY = 9.8 // m/s²

@@ -1,7 +1,7 @@
 import { integer } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
+import { Canvas } from '../canvas.ts'
 import { defineEnvironment, type Lanes, STEPS_MAX, type State, withSettings } from '../environment.ts'
-import { Canvas } from '../minatar/canvas.ts'
 import type { Picture } from '../picture.ts'
 
 /** The state of a cart and pole: m, m/s, rad, rad/s. */

@@ -1,8 +1,8 @@
 import { Stream } from '../../base/random.ts'
 import { integer, number } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
+import { Canvas } from '../canvas.ts'
 import { defineEnvironment, type Lanes, STEPS_MAX, withSettings } from '../environment.ts'
-import { Canvas } from '../minatar/canvas.ts'
 import type { Picture } from '../picture.ts'
 
 // Positions in m, velocities in m per step.

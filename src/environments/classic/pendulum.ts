@@ -1,8 +1,8 @@
 import { Stream } from '../../base/random.ts'
 import { integer, number } from '../../base/settings.ts'
 import { box } from '../../base/space.ts'
+import { Canvas } from '../canvas.ts'
 import { defineEnvironment, STEPS_MAX, withSettings } from '../environment.ts'
-import { Canvas } from '../minatar/canvas.ts'
 
 /**
  * Pendulum-v1 with Gymnasium's dynamics, limits and starting states: swing a pendulum up and hold it there, with a torque at its joint

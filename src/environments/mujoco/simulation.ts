@@ -3,8 +3,8 @@ import { InputError } from '../../base/errors.ts'
 import { ownFile } from '../../base/files/own-files.ts'
 import { integer } from '../../base/settings.ts'
 import { box } from '../../base/space.ts'
+import { Canvas } from '../canvas.ts'
 import { defineEnvironment, type EnvironmentPreset, type Lanes, STEPS_MAX } from '../environment.ts'
-import { Canvas } from '../minatar/canvas.ts'
 import { compileModel, type Physics, ResetNoise } from './physics.ts'
 
 /** A task on a model. */

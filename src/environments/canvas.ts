@@ -1,6 +1,6 @@
 /** Draws pictures from shapes, in an environment's own units, for `draw` of environments that are not grids. */
-import { checkGiven } from '../../base/errors.ts'
-import type { Picture } from '../picture.ts'
+import { checkGiven } from '../base/errors.ts'
+import type { Picture } from './picture.ts'
 
 /** A picture of shapes; later shapes cover earlier ones. Colors are indices of `pictureColors`; y points up. */
 export class Canvas implements Picture {
