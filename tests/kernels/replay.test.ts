@@ -192,19 +192,24 @@ test('the loss of an error is half its square, and grows in a straight line from
   expect(sums[2 + TdSum.actionValue]).toBe(8.5)
 })
 
-test('normal numbers of a minibatch are keyed by the row, its element and what they are for', () => {
+test.each([
+  [
+    'drawReplayNormal',
+    (words: Uint32Array, k: number) => boxMuller(words[k - (k % 2)]!, words[k - (k % 2) + 1]!, k % 2),
+  ],
+  ['drawReplayUniform', (words: Uint32Array, k: number) => (words[k]! >>> 8) / 2 ** 24],
+] as const)('%s: numbers of a minibatch are keyed by the row, its element and what they are for', (name, numberOf) => {
   const [numRows, width, first] = [3, 6, 5]
   const drawn = (use: number) => {
-    const normal = new Float32Array(numRows * width)
-    kernels.drawReplayNormal(normal, new Uint32Array(4), 9, use, first, key0, key1, numRows, width)
-    return normal
+    const numbers = new Float32Array(numRows * width)
+    kernels[name](numbers, new Uint32Array(4), 9, use, first, key0, key1, numRows, width)
+    return numbers
   }
   const words = new Uint32Array(4)
   const expected = Array.from({ length: numRows * width }, (_, i) => {
     const [row, k] = [Math.floor(i / width), i % width]
     philox4x32(words, 2 * (first + row) + Math.floor(k / 4), 9, 1, Stream.replay, key0, key1)
-    const pair = k % 4 < 2 ? 0 : 2
-    return Math.fround(boxMuller(words[pair]!, words[pair + 1]!, k % 2))
+    return Math.fround(numberOf(words, k % 4))
   })
   expect([...drawn(1)]).toEqual(expected)
   expect(new Set([...drawn(1), ...drawn(2)]).size).toBe(2 * numRows * width)
