@@ -6,6 +6,7 @@
 import { type DefinitionRecord, defineFactory, type Factory, recordOf } from '../base/definition.ts'
 import { InputError, show } from '../base/errors.ts'
 import type { Settings, SettingValues } from '../base/settings.ts'
+import { observationType } from '../base/space.ts'
 import type { ObservationColumn } from '../components/observation.ts'
 import type { EnvironmentDefinition, EnvironmentModel, Lanes, State, StateDeclaration } from './environment.ts'
 import type { Picture } from './picture.ts'
@@ -74,13 +75,21 @@ export function defineWrapper<
   return defineFactory('wrapper', options, (parameters) => ({
     around(this: WrapperDefinition, environment: EnvironmentDefinition): EnvironmentDefinition {
       let answer: unknown // The inner function's last result, which the world checks.
+      const innerReset: typeof environment.reset = (lanes, ...given) => {
+        expectStored(options.id, environment, lanes)
+        return environment.reset(lanes, ...given)
+      }
+      const innerStep: typeof environment.step = (lanes, ...given) => {
+        expectStored(options.id, environment, lanes)
+        return environment.step(lanes, ...given)
+      }
       const inside: EnvironmentDefinition = {
         ...environment,
         reset(...given) {
-          answer = environment.reset(...given) ?? answer
+          answer = innerReset(...given) ?? answer
         },
         step(...given) {
-          answer = environment.step(...given) ?? answer
+          answer = innerStep(...given) ?? answer
         },
       }
       const { reset, step, draw, ...model } = options.make(parameters, inside)
@@ -103,13 +112,13 @@ export function defineWrapper<
         wrappers: [...(environment.wrappers ?? []), recordOf(this)],
         ...(draw && { draw: (columns: Readonly<Record<string, unknown>>, n: number) => draw(ownOf(columns), n) }),
         reset(lanes: OuterLanes, rows: Uint32Array, count: number) {
-          if (reset === undefined) return environment.reset(lanes, rows, count)
+          if (reset === undefined) return innerReset(lanes, rows, count)
           answer = undefined
           reset(lanesOf(lanes), rows, count)
           return answer as undefined
         },
         step(lanes: OuterLanes, from: number, to: number) {
-          if (step === undefined) return environment.step(lanes, from, to)
+          if (step === undefined) return innerStep(lanes, from, to)
           answer = undefined
           step(lanesOf(lanes), from, to)
           return answer as undefined
@@ -132,6 +141,15 @@ export function wrap(
     if (typeof wrapper?.around === 'function') return wrapper.around(inside)
     throw new InputError('wrap', show(wrapper), 'wrappers, made by a factory of defineWrapper')
   }, environment)
+}
+
+/** @throws InputError for a column of floats where the inner environment writes bytes, and the other way around. */
+function expectStored(id: string, environment: EnvironmentDefinition, { observation }: OuterLanes): void {
+  const expected = observationType(environment.observationSpace) === 'u8' ? 'a Uint8Array' : 'a Float32Array'
+  const got = observation instanceof Uint8Array ? 'a Uint8Array' : 'a Float32Array'
+  if (got === expected) return
+  const where = `${expected} in inner.observation, such as a state column of the wrapper`
+  throw new InputError(`wrapper ${id}`, `${got} for observations of ${environment.id}`, where)
 }
 
 /** Creates a wrapper's lanes once for each lanes object, so that a step allocates nothing. */

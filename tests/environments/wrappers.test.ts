@@ -335,6 +335,45 @@ test('an environment that is not done when it returns is found inside a wrapper 
   expect(calls).toBe(3)
 })
 
+/** Breakout with f32 observations of −1 and 1. */
+function centered(hasOwnBytes: boolean, hasCalls = true) {
+  return defineWrapper({
+    id: 'centered',
+    settings: {},
+    state: () => ({ seen: ['u8', 400] }) as const,
+    make: (_, environment) => {
+      const center = ({ own, outer }: WrapperLanes<{ seen: Uint8Array }>, n: number) => {
+        for (let k = 400 * n; k < 400 * (n + 1); k++) outer.observation[k] = 2 * own.seen[k]! - 1
+      }
+      return {
+        observationSpace: box({ low: -1, high: 1, shape: [10, 10, 4] }),
+        ...(hasCalls && {
+          reset(lanes, rows, count) {
+            if (hasOwnBytes) lanes.inner.observation = lanes.own.seen
+            environment.reset(lanes.inner, rows, count)
+            for (let i = 0; i < count; i++) center(lanes, rows[i]!)
+          },
+          step(lanes, from, to) {
+            if (hasOwnBytes) lanes.inner.observation = lanes.own.seen
+            environment.step(lanes.inner, from, to)
+            for (let n = from; n < to; n++) center(lanes, n)
+          },
+        }),
+      }
+    },
+  })()
+}
+
+test('a wrapper with floats around an environment that writes bytes hands it bytes, or is refused', async () => {
+  const [bytes, floats] = [await played(breakout(), 20), await played(wrap(breakout(), centered(true)), 20)]
+  expect(bytes.seen(0, 1)).toContain(1)
+  expect(floats.seen(0, 1)).toEqual(bytes.seen(0, 1).map((x) => 2 * x - 1))
+  const expected =
+    'wrapper centered: got a Float32Array for observations of Breakout-MinAtar, expected a Uint8Array in inner'
+  await expect(played(wrap(breakout(), centered(false)), 20)).rejects.toThrow(expected)
+  await expect(played(wrap(breakout(), centered(false, false)), 20)).rejects.toThrow(expected)
+})
+
 test('what a wrapper puts in the place of a column stands there for one call', async () => {
   const names = [
     ...['observation', 'actionMask', 'action', 'reward', 'terminated', 'truncated', 'step', 'present'],
