@@ -232,7 +232,7 @@ export function defineEnvironment<
   settings: S
   /**
    * How observations are stored: as `u8`, for whole numbers from 0 to 255, they take a quarter of the memory and of the time to write it,
-   * and networks see the same numbers. Default: f32.
+   * and networks see the same numbers. If a bound is 255, checks do not find unwritten bytes. Default: f32.
    */
   observationType?: T
   /** Tested presets; the first has the usual policy and algorithm. Default: none. */
@@ -285,7 +285,8 @@ export function defineEnvironment<
 function typedSpace(id: string, space: Space, type: BoxType = 'f32'): Space {
   if (space.kind !== 'box' || type === observationType(space)) return space
   if (type === 'u8') return box({ ...space, type })
-  throw new InputError(`${id} observationSpace`, "a box of bytes (type: 'u8')", "observationType: 'u8' beside `make`")
+  const expected = "a box of f32, or observationType: 'u8' of defineEnvironment"
+  throw new InputError(`${id} observationSpace`, "a box of bytes (type: 'u8')", expected)
 }
 
 /** @throws InputError for a goal that does not lie within observations. */

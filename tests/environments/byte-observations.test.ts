@@ -8,7 +8,14 @@ import { Stream } from '../../src/base/random.ts'
 import { type BoxType, spaceToJson } from '../../src/base/space.ts'
 import { dqn, qNetwork, replayTable, sac, sacNetwork } from '../../src/entries/algorithms.ts'
 import { evaluateOffline } from '../../src/entries/data.ts'
-import { checkEnvironment, columnStep, frameStack, gridPicture, wrap } from '../../src/entries/environments.ts'
+import {
+  checkEnvironment,
+  columnStep,
+  frameStack,
+  fromObjects,
+  gridPicture,
+  wrap,
+} from '../../src/entries/environments.ts'
 import {
   type AlgorithmDefinition,
   box,
@@ -254,7 +261,13 @@ describe('declaration and checks', () => {
       })()
     expect(define({}, 'u8').observationSpace).toEqual(box({ low: 0, high: 1, shape: [4], type: 'u8' }))
     const bytes = box({ low: 0, high: 1, type: 'u8' })
-    expect(() => define({ observationSpace: bytes })).toThrow("expected observationType: 'u8' beside `make`")
+    const expected =
+      "got a box of bytes (type: 'u8'), expected a box of f32, or observationType: 'u8' of defineEnvironment"
+    expect(() => define({ observationSpace: bytes })).toThrow(expected)
+    const sizes = { actionSpace: discrete(2), maxEpisodeSteps: 9 }
+    expect(() => fromObjects(() => ({}) as never, { id: 'Objects', observationSpace: bytes, ...sizes })()).toThrow(
+      expected,
+    )
     expect(() => define({ actionSpace: bytes })).toThrow('expected a box of f32, or choices')
     expect(() => define({ observationSpace: box({ low: -1, high: 1 }) }, 'u8')).toThrow('whole numbers from 0 to 255')
     const goal = { achieved: 0, desired: 1, width: 1, tolerance: 0, ends: true }
@@ -270,7 +283,7 @@ describe('declaration and checks', () => {
     await expect(learn).rejects.toThrow(/got 2\d\d in observation\[\d+\] of lane \d.* from step, expected 0 to 200/)
   })
 
-  test('the checks of environments see a byte that is not written', () => {
+  test('the checks of environments, and of a training, see a byte that is not written', async () => {
     const few = { numLanes: 16, steps: 8 }
     expect(checkEnvironment(walk('u8'), few).checks.filter(({ status }) => status === 'failed')).toEqual([])
     const whole = walk('u8')
@@ -283,6 +296,11 @@ describe('declaration and checks', () => {
       },
     }
     expect(JSON.stringify(checkEnvironment(forgetful, few).checks)).toContain('nothing in observation[5]')
+    const trainer = createTrainer(
+      await createWorld({ environment: forgetful, policy: mlp({ hidden }), numLanes: 5 }),
+      onPolicy,
+    )
+    await expect(trainer.updates({ totalSteps: 600 }).next()).rejects.toThrow('nothing in observation[5]')
   })
 
   test('a step of column arithmetic writes bytes', async () => {

@@ -39,6 +39,7 @@ export class CheckedLanes implements CalledLanes {
   readonly end: number
   /** The environment's inputs and outputs. */
   readonly lanes: Lanes<Record<string, Column>, ObservationColumn>
+  readonly unwritten: number
   /** The observations and masks of the previous step, which the environment does not get again. */
   before: { readonly observation: ObservationColumn; readonly actionMask: Uint8Array }
   /** The lanes rows[0 … count) begin an episode next. */
@@ -52,6 +53,7 @@ export class CheckedLanes implements CalledLanes {
   constructor(environment: EnvironmentDefinition, options: LaneOptions) {
     const { firstLane, numLanes, present, seed, isSplit, kernels } = options
     const { observationSpace, actionSpace, population } = environment
+    this.unwritten = unwrittenIn(environment)
     const seen = column(observationType(observationSpace), numLanes, spaceWidth(observationSpace))
     const mask = column('u8', numLanes, actionMaskWidth(environment))
     const lives = column('u8', population === true ? numLanes : 0)
@@ -103,7 +105,7 @@ export class CheckedLanes implements CalledLanes {
     const { lanes, rows, count } = this
     const { observation, actionMask } = lanes
     for (let i = 0; i < count; i++) {
-      fillRow(observation, rows[i]!, this.numLanes, unwrittenIn(this.environment))
+      fillRow(observation, rows[i]!, this.numLanes, this.unwritten)
       fillRow(actionMask, rows[i]!, this.numLanes, UNWRITTEN_BYTE)
     }
   }
@@ -156,7 +158,7 @@ export class CheckedLanes implements CalledLanes {
     const { observation, actionMask, reward, terminated, truncated, died, births } = lanes
     this.before = { observation, actionMask }
     lanes.observation = before.observation
-    lanes.observation.fill(unwrittenIn(this.environment))
+    lanes.observation.fill(this.unwritten)
     lanes.actionMask = before.actionMask.fill(UNWRITTEN_BYTE)
     reward.fill(UNWRITTEN_NUMBER)
     for (const flags of [terminated, truncated, died, births]) flags.fill(0)

@@ -13,7 +13,10 @@ import type { EnvironmentCheck } from './checks.ts'
 export const UNWRITTEN_BYTE = 0x5a
 export const UNWRITTEN_NUMBER = Math.fround(-1.2345678e37)
 
-/** What fills observations before they are written: for bytes, one above all bounds; NaN if there is none, which no byte equals. */
+/**
+ * What fills observations before they are written. For bytes it is one above all bounds; if a bound is 255, it is NaN, which no byte equals, so
+ * that unwritten bytes are not found.
+ */
 export function unwrittenIn({ observationSpace }: EnvironmentDefinition): number {
   if (observationType(observationSpace) === 'f32') return UNWRITTEN_NUMBER
   const most = (observationSpace as BoxSpace).high.reduce((a, b) => Math.max(a, b))
@@ -24,6 +27,8 @@ export interface CalledLanes {
   readonly environment: EnvironmentDefinition
   readonly numLanes: number
   readonly lanes: Lanes<unknown, ObservationColumn>
+  /** What fills observations before a call: `unwrittenIn` of the environment. */
+  readonly unwritten: number
   /** No other thread writes rows `first` ≤ n < `end` during a call, so the environment made any change in them. */
   readonly first: number
   readonly end: number
@@ -146,7 +151,7 @@ export function fillRow(column: Column, n: number, numLanes: number, value: numb
 
 /** Whether rows `from` ≤ n < `to` are completely written: observation, mask, and after a step the reward. */
 export function isWritten(
-  { lanes, numLanes, environment }: CalledLanes,
+  { lanes, numLanes, unwritten }: CalledLanes,
   by: 'reset' | 'step',
   [from, to]: readonly [number, number],
 ): boolean {
@@ -155,14 +160,14 @@ export function isWritten(
     return column.subarray(from * width, to * width).includes(value)
   }
   const { observation, actionMask, reward } = lanes
-  if (has(observation, unwrittenIn(environment)) || has(actionMask, UNWRITTEN_BYTE)) return false
+  if (has(observation, unwritten) || has(actionMask, UNWRITTEN_BYTE)) return false
   return by === 'reset' || !has(reward, UNWRITTEN_NUMBER)
 }
 
 /** Checks that row n is completely written. */
 export function expectWritten(called: CalledLanes, by: 'reset' | 'step', n: number): void {
   if (isWritten(called, by, [n, n + 1])) return
-  const { lanes, numLanes, environment } = called
+  const { lanes, numLanes, unwritten } = called
   const missing = (name: 'observation' | 'actionMask' | 'reward', value: number, expected: string) => {
     const width = lanes[name].length / numLanes
     const k = lanes[name].subarray(n * width, (n + 1) * width).indexOf(value)
@@ -173,7 +178,7 @@ export function expectWritten(called: CalledLanes, by: 'reset' | 'step', n: numb
   const width = lanes.observation.length / numLanes
   missing(
     'observation',
-    unwrittenIn(environment),
+    unwritten,
     `${width === 1 ? 'one number' : `${width} numbers`} a lane, written anew by each ${by}, since the column holds others before`,
   )
   missing('actionMask', UNWRITTEN_BYTE, '0 or 1')

@@ -20,6 +20,7 @@ import {
   isWritten,
   UNWRITTEN_BYTE,
   UNWRITTEN_NUMBER,
+  unwrittenIn,
   watchCall,
   where,
   writtenOf,
@@ -41,6 +42,7 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
   readonly environment: EnvironmentDefinition
   readonly numLanes: number
   readonly lanes: Lanes<unknown, ObservationColumn>
+  readonly unwritten: number
   readonly number: number
   readonly #cohort: EpisodeCohort
   readonly #isAlone: boolean
@@ -59,6 +61,7 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
     this.environment = environment
     this.numLanes = numLanes
     this.lanes = environmentLanes
+    this.unwritten = unwrittenIn(environment)
     this.number = number
     this.#cohort = cohort
     this.#isAlone = isAlone
@@ -142,7 +145,7 @@ export class EnvironmentWatch implements CalledLanes, WatchedCalls {
 
   /** Marks lane n's observation and mask as unwritten. */
   #unwrite(n: number): void {
-    fillRow(this.lanes.observation, n, this.numLanes, UNWRITTEN_NUMBER)
+    fillRow(this.lanes.observation, n, this.numLanes, this.unwritten)
     fillRow(this.lanes.actionMask, n, this.numLanes, UNWRITTEN_BYTE)
   }
 
