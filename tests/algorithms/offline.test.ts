@@ -13,6 +13,7 @@ import {
   td3bc,
   td3Network,
 } from '../../dist/src/entries/algorithms.js'
+import { defineWrapper, wrap } from '../../dist/src/entries/environments.js'
 import {
   bc,
   cartPole,
@@ -27,6 +28,7 @@ import {
   writeArrow,
 } from '../../dist/src/index.js'
 import { inProcess } from '../support/command.ts'
+import { drift } from '../support/drift.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const zoo = (id: string) => loadPolicy(new URL(`../../zoo/${id}`, import.meta.url).pathname)
@@ -109,6 +111,41 @@ test('settings act: each changes the weights', async () => {
   ] as const) {
     expect(await of(each, own), JSON.stringify(own)).not.toEqual(await of(each, {}))
   }
+})
+
+test('discreteCql leaves the values of illegal actions alone', async () => {
+  const withoutThird = defineWrapper({
+    id: 'withoutThird',
+    settings: {},
+    make: (_, environment) => ({
+      maxEpisodeSteps: 1000, // Episodes are not truncated: a table has no masks after truncated rows.
+      reset({ outer, inner }, rows, count) {
+        environment.reset(inner, rows, count)
+        for (let i = 0; i < count; i++) outer.actionMask[3 * rows[i]! + 2] = 0
+      },
+      step({ outer, inner }, from, to) {
+        environment.step(inner, from, to)
+        for (let n = from; n < to; n++) outer.actionMask.set([1, 1, 0], 3 * n)
+      },
+    }),
+  })
+  const environment = wrap(drift({ kind: 'masks' }) as never, withoutThird())
+  const policy = mlp({ hidden: [2] })
+  const { weights } = (await createWorld({ environment, policy, numLanes: 1 })).cohort()
+  const table = await recordEpisodes({ environment, policy, weights, episodes: 20, seed: 1, explore: true })
+  const world = await createWorld({ environment, policy: qNetwork({ hidden: [4] }) as never, numLanes: 1, seed: 1 })
+  const given = { numSteps: table.numRows, replayRows: 200, learningStarts: 0, gradientSteps: 3, batchSize: 32 }
+  const trainer = createTrainer(world, discreteCql(given) as never)
+  const { weights: learned, model } = world.cohort()
+  const third = model.parameters.findLast(({ name }) => name.endsWith('.bias'))!.offset + 2
+  learned[third] = 50
+  const gaps: number[] = []
+  for await (const metrics of trainer.learn(table)) {
+    gaps.push((metrics as unknown as { conservativeGap: number }).conservativeGap)
+  }
+  expect(gaps.length).toBe(1)
+  expect(gaps[0]).toBeLessThan(5)
+  expect([learned[third], learned[third - 1] === 0]).toEqual([50, false])
 })
 
 test('awr is the advantage-weighted imitation of bc with its own λ and temperature', async () => {

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
+import { Random, Stream } from '../../src/base/random.ts'
 import { spaceWidth } from '../../src/base/space.ts'
 import type { Lanes } from '../../src/environments/environment.ts'
 import { breakout } from '../../src/environments/minatar/breakout.ts'
@@ -221,5 +222,38 @@ test.each(['simd', 'relaxed', 'native'] as const)(
       expect(rewards).toBeGreaterThan(0)
       expect(ours.episode.episode.reduce((sum, episode) => sum + episode, 0)).toBeGreaterThan(0)
     }
+  },
+)
+
+test.each(['simd', 'relaxed', 'native'] as const)(
+  'the compiled bodies (%s) make the plain ones’ steps from states that play seldom reaches',
+  async (build) => {
+    const numLanes = 500
+    const random = new Random(4)
+    const make = (kernels: KernelBuild) =>
+      createWorld({ environment: breakout(), policy: mlp({ hidden: [1] }), numLanes, seed: 5, kernels })
+    const worlds = [await make('plain'), await make(build)] as const
+    for (const world of worlds) {
+      const { state, action } = world.cohort() as EpisodeCohort
+      const { ballX, ballY, direction, paddle, bricks, strike, lastAction } = state as unknown as State
+      reset(world)
+      for (let n = 0; n < numLanes; n++) {
+        random.draw(Stream.step, n, 0, 0)
+        const [place, kind, brick, act] = random.words as unknown as [number, number, number, number]
+        ballX[n] = place % 10
+        ballY[n] = [0, 1, 2, 3, 4, 8][(place >>> 8) % 6]!
+        direction[n] = kind % 4
+        strike[n] = (kind >>> 2) % 2
+        lastAction[n] = (kind >>> 3) % 3
+        paddle[n] = Math.max(0, Math.min(9, ballX[n]! + ((kind >>> 8) % 3) - 1))
+        bricks[n] = (kind >>> 16) % 4 === 0 ? 0 : brick >>> 2
+        action.chosen[n] = act % 3
+      }
+      step(world)
+    }
+    const [theirs, ours] = worlds.map((world) => world.cohort() as EpisodeCohort) as [EpisodeCohort, EpisodeCohort]
+    expect(ours.state).toEqual(theirs.state)
+    expect(ours.observation.next).toEqual(theirs.observation.next)
+    expect(ours.transition).toEqual(theirs.transition)
   },
 )

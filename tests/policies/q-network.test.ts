@@ -108,14 +108,9 @@ describe.each([false, true])('a network of action values, dueling %s', (dueling)
     }
   })
 
-  test.each(kernelBuilds())('differentiates the values of the actions that were taken (%s)', (build) => {
-    const network = makeNetwork(settings, build)
-    const { model, policy, rows, weights, gradient } = network
-    const factors = [1, -2, 0.5, 3, -1]
-    const lossOf = (_: unknown, { dValue }: Derivatives) => dValue.set(factors)
-    policy.differentiate(rows, 0, ROWS, lossOf, policy.view(gradient))
-    const loss = () =>
-      valuesByHand(network, dueling).reduce((sum, own, row) => sum + factors[row]! * own[rows.action[row]!]!, 0)
+  /** Compares the gradient to differences of the loss by hand. */
+  function expectGradient(network: ReturnType<typeof makeNetwork>, loss: () => number): void {
+    const { model, weights, gradient } = network
     for (let i = 0; i < model.numParameters; i++) {
       const before = weights[i]!
       weights[i] = before + 1e-2
@@ -127,6 +122,30 @@ describe.each([false, true])('a network of action values, dueling %s', (dueling)
       weights[i] = before
       expect(gradient[i], `parameter ${i}`).toBeCloseTo((above - below) / width, 2)
     }
+  }
+
+  test.each(kernelBuilds())('differentiates the values of the actions that were taken (%s)', (build) => {
+    const network = makeNetwork(settings, build)
+    const { policy, rows, gradient } = network
+    const factors = [1, -2, 0.5, 3, -1]
+    const lossOf = (_: unknown, { dValue }: Derivatives) => dValue.set(factors)
+    policy.differentiate(rows, 0, ROWS, lossOf, policy.view(gradient))
+    expectGradient(network, () =>
+      valuesByHand(network, dueling).reduce((sum, own, row) => sum + factors[row]! * own[rows.action[row]!]!, 0),
+    )
+  })
+
+  test.each(kernelBuilds())('differentiates the values of all actions (%s)', (build) => {
+    const network = makeNetwork(settings, build)
+    const { policy, rows, gradient } = network
+    const factors = Float32Array.from({ length: ROWS * NUM_ACTIONS }, (_, i) => Math.sin(1 + 2 * i))
+    policy.actionValues(rows.observation, 0, ROWS)
+    policy.differentiateValues(rows.observation, 0, factors, ROWS, policy.view(gradient))
+    expectGradient(network, () =>
+      valuesByHand(network, dueling)
+        .flat()
+        .reduce((sum, value, i) => sum + factors[i]! * value, 0),
+    )
   })
 })
 

@@ -108,3 +108,18 @@ test('a rollout says where it came from, and of which weights its first row is',
   })
   expect(JSON.parse(metadata.policy!)).toEqual({ id: 'mlp', parameters: { hidden: [8] } })
 })
+
+test('final observations of bytes in several lists are bytes in the order of their rows', () => {
+  const listed = (rows: number[], bytes: number[], count: number): FinalObservations => ({
+    row: Uint32Array.from(rows),
+    observation: Uint8Array.from(bytes),
+    actionMask: new Uint8Array(0),
+    count: Uint32Array.of(count),
+  })
+  const finals = [listed([5, 1, 9], [50, 51, 10, 11, 90, 91], 2), listed([3, 0], [30, 31, 0, 0], 1)]
+  const empty = { reward: new Float32Array(10), actionMask: new Uint8Array(0), appliedAction: new Float32Array(0) }
+  const spaces = { observationSpace: box({ low: 0, high: 99, shape: [2], type: 'u8' }), actionSpace: discrete(2) }
+  const { fields } = tableOfRollout(empty as unknown as RolloutColumns, finals, spaces as RolloutOrigin)
+  const { rows, column } = fields.find(({ name }) => name === 'finalObservation')!
+  expect([rows, column]).toEqual([Uint32Array.of(1, 3, 5), Uint8Array.of(10, 11, 30, 31, 50, 51)])
+})
