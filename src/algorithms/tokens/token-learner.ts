@@ -173,18 +173,10 @@ export class TokenLearner {
    * Computes the gradient of a prepared batch's loss, including the critic's. `update` holds the prepared loss and receives the forward
    * pass. Returns the loss's sums. `step`, the optimizer's, keys an adapter's dropout.
    */
-  *differentiate(
-    batch: TokenBatch,
-    loss: LossDescriptor,
-    totals: LossTotals,
-    given: TokenLossColumns,
-    update: TokenUpdateColumns,
-    temperature: number,
-    step = 0,
-  ): Together<TokenLossSums> {
-    const work = workOf(batch, loss, totals, given, update, temperature, step)
+  *differentiate(...given: Parameters<typeof workOf>): Together<TokenLossSums> {
+    const work = workOf(...given)
     yield* this.#share(work)
-    this.#sumSlots(batch)
+    this.#sumSlots(work.batch)
     return saidOf(work)
   }
 
@@ -195,7 +187,7 @@ export class TokenLearner {
   async differentiateWith(
     pool: GradientPool,
     run: (steps: Together<void>) => Promise<void>,
-    ...given: Parameters<TokenLearner['differentiate']>
+    ...given: Parameters<typeof workOf>
   ): Promise<TokenLossSums> {
     const work = workOf(...given)
     const taken = new Map<number, PartResults>()
