@@ -241,7 +241,9 @@ export const scenes: readonly Scene[] = [
 ]
 
 /** The scene of one's own environment, by the spaces that its worker tells. */
-export function sceneOf(space: BoxSpace, numActions: number, [low, high]: readonly [number, number]): Scene {
+export function sceneOf(space: BoxSpace, numActions: number, bounds: readonly [number, number]): Scene {
+  // Where actions have no bounds, keys are -1 and 1.
+  const [low, high] = bounds.map((bound) => (Number.isFinite(bound) ? bound : Math.sign(bound))) as [number, number]
   const play: Play =
     numActions === 2
       ? LEFT_RIGHT

@@ -186,6 +186,22 @@ test('shows what the policy sees, and plays beside a person', async (context) =>
   expect(wrong).toEqual([])
 })
 
+test('a person plays actions that have no bounds', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  const unbounded = 'box({ low: -Infinity, high: Infinity, shape: [1] })'
+  const code = SAMPLE.replace('discrete(3)', unbounded).replace('(action[n] - 1)', 'Math.tanh(action[n])')
+  const { page, wrong } = await open(1440, 900, `#environment=own&code=${encodeURIComponent(code)}`)
+  await page.evaluate("document.querySelector('#use').click()")
+  await until(page, "document.querySelector('#caption').textContent.startsWith('240 lanes')")
+  await page.evaluate("document.querySelector('#play').click()")
+  await until(page, '/you, by .*: 0\\.[1-9]/.test(document.querySelector("#caption").textContent)')
+  await page.keyboard.down('ArrowRight')
+  await page.evaluate('new Promise((resolve) => setTimeout(resolve, 1000))')
+  const caption = await textOf(page, 'caption')
+  expect(Number(/: (\S+)\.$/.exec(caption)?.[1]), caption).toBeGreaterThan(0.5)
+  expect(wrong).toEqual([])
+})
+
 test(
   'learns an environment that somebody writes, and ends a hostile one',
   async (context) => {
