@@ -84,6 +84,11 @@ def record(weights, target, noise, settings, loss):
     }
 
 
+def td_error(w, y):
+    """The absolute error of each critic's values of the recorded actions, means over critics and rows."""
+    return sum((critic(w[c], s, a) - y).abs().mean() for c in ("critic0", "critic1")) / 2
+
+
 def td3bc():
     """The actor steps along the critic that the same update has left, by plain gradient descent."""
     settings = {"learningRate": 0.1, "alpha": 1.7, "targetNoise": 0.4, "targetNoiseClip": 0.3}
@@ -101,7 +106,8 @@ def td3bc():
         q = critic([(x - settings["learningRate"] * step).detach() for x, step in zip(w["critic0"], steps)], s, pi)
         size = q.abs().mean().detach()
         actorLoss = -settings["alpha"] / size * q.mean() + F.mse_loss(pi, a)
-        return {"losses": {"critic": criticLoss, "actor": actorLoss}, "told": {"criticLoss": criticLoss, "actorLoss": actorLoss, "valueSize": size}}
+        told = {"criticLoss": criticLoss, "actorLoss": actorLoss, "valueSize": size, "tdError": td_error(w, y)}
+        return {"losses": {"critic": criticLoss, "actor": actorLoss}, "told": told}
 
     return record(weights, copied(weights), noise, settings, loss)
 
@@ -127,7 +133,7 @@ def iql():
         density = torch.distributions.Normal(torch.tanh(forward(w["actor"], s)), w["logStd"][0].exp())
         actorLoss = -(weight * density.log_prob(a).sum(-1)).mean()
         losses = {"criticLoss": criticLoss, "valueLoss": valueLoss, "actorLoss": actorLoss}
-        told = {**losses, "advantageWeight": weight.mean(), "stateValue": v.mean(), "actionValue": q.mean()}
+        told = {**losses, "advantageWeight": weight.mean(), "stateValue": v.mean(), "actionValue": q.mean(), "tdError": td_error(w, y)}
         return {"losses": losses, "told": told}
 
     return record(weights, copied(weights), [], settings, loss)
@@ -169,7 +175,8 @@ def cql():
         actorLoss = (temperature * logprob - torch.min(critic(fixed["critic0"], s, pi), critic(fixed["critic1"], s, pi))).mean()
         temperatureLoss = -(w["logTemperature"][0] * (logprob + settings["targetEntropy"]).detach()).mean()
         losses = {"critic": criticLoss, "gap": settings["conservativeWeight"] * gap, "actor": actorLoss, "temperature": temperatureLoss}
-        return {"losses": losses, "told": {"criticLoss": criticLoss, "actorLoss": actorLoss, "conservativeGap": gap / 2}}
+        told = {"criticLoss": criticLoss, "actorLoss": actorLoss, "conservativeGap": gap / 2, "tdError": td_error(w, y)}
+        return {"losses": losses, "told": told}
 
     return record(weights, copied(weights), noise, settings, loss)
 
@@ -187,7 +194,7 @@ def discrete_cql():
             y = r + discount * forward(target["values"], s2).gather(1, best).squeeze(-1)
         tdLoss = F.huber_loss(own, y, delta=settings["huberDelta"])
         gap = (torch.logsumexp(q, -1) - own).mean()
-        return {"losses": {"td": tdLoss, "gap": settings["conservativeWeight"] * gap}, "told": {"tdLoss": tdLoss, "conservativeGap": gap}}
+        return {"losses": {"td": tdLoss, "gap": settings["conservativeWeight"] * gap}, "told": {"tdLoss": tdLoss, "conservativeGap": gap, "tdError": (own - y).abs().mean()}}
 
     return {**record(weights, copied(weights), [], settings, loss), "action": chosen.tolist()}
 
