@@ -1,6 +1,8 @@
 """Colonnade and Gymnasium, side by side: columns in a file that both processes map, and a line of text as the doorbell.
 
     ColonnadeVectorEnv("CartPole-v1", 1024)          Colonnade's worlds as a gymnasium.vector.VectorEnv
+    parallel_env("PredatorPrey-v0")                  a game of Colonnade as a pettingzoo.ParallelEnv
+    aec_env("ConnectFour-v0")                        and as a pettingzoo.AECEnv
     python colonnade.py '{"id": "LunarLander-v3"}'   a Gymnasium environment for Colonnade (what `fromGymnasium` starts)
 
 The protocol, version 1, is the same both ways. One process serves, the other asks. The server makes a file, in /dev/shm where there is one, and
@@ -8,7 +10,7 @@ writes a line of JSON that says where it is, what its columns are and which spac
 standard input, and answers with `ok`, or with `error` and JSON. Requests and answers lie in the columns. Whoever reads the end of a pipe
 knows that the other is gone: the server then ends, the client raises. Who asks deletes the file as soon as it is mapped.
 
-Needs numpy and gymnasium 1.0 or newer.
+Needs numpy and gymnasium 1.0 or newer, and for games of several players pettingzoo (`colonnade_pettingzoo.py`).
 """
 
 import faulthandler
@@ -28,6 +30,7 @@ PROTOCOL = "colonnade-columns"
 VERSION = 1
 DTYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "u32": np.uint32, "u8": np.uint8}
 ALIGNMENT = 64
+COMMAND = ("npx", "colonnade")
 ERROR_BYTES = 3000
 """Of an error, at most: a line that fits into a pipe at once."""
 
@@ -52,6 +55,43 @@ def space_of(json_space):
     return spaces.Box(low.reshape(json_space["shape"]), high.reshape(json_space["shape"]), dtype=np.float32)
 
 
+class Lanes:
+    """Lanes of an environment, served by a process of its own (Node): `colonnade serve-env` with these words."""
+
+    def __init__(self, environment, command, parameters, **keys):
+        given = {**keys, **{f"environment.{key}": value for key, value in (parameters or {}).items()}}
+        words = [*command, "serve-env", environment, *(f"{key}={value}" for key, value in given.items())]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.hello = json.loads(self._read_line())
+        if self.hello["protocol"] != PROTOCOL or self.hello["version"] != VERSION:
+            self.close()
+            raise RuntimeError(f"got {self.hello['protocol']} {self.hello['version']}, expected {PROTOCOL} {VERSION}")
+        self.columns = map_columns(self.hello["file"], self.hello["columns"])
+        os.unlink(self.hello["file"])
+        os.rmdir(os.path.dirname(self.hello["file"]))
+
+    def ask(self, line):
+        try:
+            self.process.stdin.write(f"{line}\n".encode())
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        answer = self._read_line()
+        if answer != "ok":
+            raise ValueError(json.loads(answer[len("error ") :])["message"])
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+    def _read_line(self):
+        line = self.process.stdout.readline().decode()
+        if line == "":
+            raise RuntimeError(f"Colonnade's process is gone, with exit code {self.process.wait()}: see its errors above")
+        return line.rstrip("\n")
+
+
 class ColonnadeVectorEnv(gymnasium.vector.VectorEnv):
     """Lanes of an environment of Colonnade, which runs in a process of its own (Node).
 
@@ -62,21 +102,14 @@ class ColonnadeVectorEnv(gymnasium.vector.VectorEnv):
     copy: give arrays of their own; without, they are the columns, which the next step overwrites.
     """
 
-    def __init__(self, environment, num_envs, seed=0, autoreset="next-step", command=("npx", "colonnade"), parameters=None, copy=True):
-        keys = [f"environment.{key}={value}" for key, value in (parameters or {}).items()]
-        words = [*command, "serve-env", environment, f"numLanes={num_envs}", f"seed={seed}", f"autoreset={autoreset}", *keys]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        hello = json.loads(self._read_line())
-        if hello["protocol"] != PROTOCOL or hello["version"] != VERSION:
-            self.close()
-            raise RuntimeError(f"got {hello['protocol']} {hello['version']}, expected {PROTOCOL} {VERSION}")
-        self._columns = map_columns(hello["file"], hello["columns"])
-        os.unlink(hello["file"])
-        os.rmdir(os.path.dirname(hello["file"]))
+    def __init__(self, environment, num_envs, seed=0, autoreset="next-step", command=COMMAND, parameters=None, copy=True):
+        self._lanes = Lanes(environment, command, parameters, numLanes=num_envs, seed=seed, autoreset=autoreset)
+        self._process = self._lanes.process
+        self._columns = self._lanes.columns
         self._copy = copy
         self.num_envs = num_envs
-        self.single_observation_space = space_of(hello["observationSpace"])
-        self.single_action_space = space_of(hello["actionSpace"])
+        self.single_observation_space = space_of(self._lanes.hello["observationSpace"])
+        self.single_action_space = space_of(self._lanes.hello["actionSpace"])
         self.observation_space = gymnasium.vector.utils.batch_space(self.single_observation_space, num_envs)
         self.action_space = gymnasium.vector.utils.batch_space(self.single_action_space, num_envs)
         mode = gymnasium.vector.AutoresetMode.SAME_STEP if autoreset == "same-step" else gymnasium.vector.AutoresetMode.NEXT_STEP
@@ -87,19 +120,17 @@ class ColonnadeVectorEnv(gymnasium.vector.VectorEnv):
         """A new episode in every lane. With a seed it begins as every other world with that seed does."""
         if isinstance(seed, (list, tuple, np.ndarray)):
             raise ValueError(f"seed: got {len(seed)} of them, expected one: each lane's numbers follow from it and the lane")
-        self._ask("reset\n" if seed is None else f"reset {int(seed)}\n")
+        self._lanes.ask("reset" if seed is None else f"reset {int(seed)}")
         return self._take("observation"), self._info()
 
     def step(self, actions):
         np.copyto(self._columns["action"], np.asarray(actions).reshape(self._columns["action"].shape), casting="unsafe")
-        self._ask("step\n")
+        self._lanes.ask("step")
         flags = [self._columns[name].astype(bool) for name in ("terminated", "truncated")]
         return self._take("observation"), self._take("reward"), *flags, self._info(flags[0] | flags[1])
 
     def close_extras(self, **kwargs):
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
+        self._lanes.close()
 
     def _info(self, ended=None):
         info = {}
@@ -113,21 +144,19 @@ class ColonnadeVectorEnv(gymnasium.vector.VectorEnv):
     def _take(self, name):
         return self._columns[name].copy() if self._copy else self._columns[name]
 
-    def _ask(self, line):
-        try:
-            self._process.stdin.write(line.encode())
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass
-        answer = self._read_line()
-        if answer != "ok":
-            raise ValueError(json.loads(answer[len("error ") :])["message"])
 
-    def _read_line(self):
-        line = self._process.stdout.readline().decode()
-        if line == "":
-            raise RuntimeError(f"Colonnade's process is gone, with exit code {self._process.wait()}: see its errors above")
-        return line.rstrip("\n")
+def parallel_env(environment, seed=0, command=COMMAND, parameters=None):
+    """A game as a pettingzoo.ParallelEnv: its players act at once (`colonnade_pettingzoo.ParallelGame`)."""
+    from colonnade_pettingzoo import ParallelGame
+
+    return ParallelGame(environment, seed, command, parameters)
+
+
+def aec_env(environment, seed=0, command=COMMAND, parameters=None):
+    """A game as a pettingzoo.AECEnv: its players act one after another (`colonnade_pettingzoo.TurnGame`)."""
+    from colonnade_pettingzoo import aec_game
+
+    return aec_game(environment, seed, command, parameters)
 
 
 def json_of(space, what):

@@ -5,7 +5,7 @@ import { delimiter, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { skipLoudly, start } from './support/command.ts'
 import { type Block, blocksOf, guides, pages } from './support/guides.ts'
-import { findPython } from './support/python.ts'
+import { FARAMA, FARAMA_MODULES, findPython } from './support/python.ts'
 import { temporaryFolder } from './support/temporary.ts'
 
 const root = new URL('..', import.meta.url).pathname
@@ -61,7 +61,7 @@ describe.skipIf(import.meta.env.MODE !== 'docs')('the guides', () => {
 
   const others = pages.filter((page) => blocksOf(page).some(({ takesPython }) => takesPython))
   test.for(others)('every block of %s that takes Python runs', { timeout: 4 * BLOCK_MS }, async (page, context) => {
-    const found = await findPython(['gymnasium==1.4.0', 'numpy==2.4.6'], 'gymnasium, numpy')
+    const found = await findPython(FARAMA, FARAMA_MODULES)
     if ('why' in found) skipLoudly(context, found.why)
     const folder = await project()
     await mkdir(join(folder, '.venv', 'bin'), { recursive: true })

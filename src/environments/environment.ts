@@ -129,6 +129,11 @@ export interface EnvironmentModel<S, T extends BoxType = 'f32'> {
    * their episodes begin and end together. Default 1.
    */
   readonly numPlayers?: number
+  /**
+   * For games in turns: whether lane n moves next, by its state. The others wait: their actions have no effect, and their masks allow one
+   * choice. At most one lane of a game moves. Default: all players move at once.
+   */
+  moves?(state: S, n: number): boolean
   /** The former name of `numPlayers`. */
   readonly numAgents?: number
   /** Whether `step` writes `births` and `died`. Default: the lanes stay. */
@@ -346,7 +351,7 @@ function checkModel<S>(id: string, model: EnvironmentModel<S, BoxType>): void {
   for (const name of ['reset', 'step'] as const) {
     if (typeof model[name] !== 'function') throw new InputError(`${id} ${name}`, show(model[name]), 'a function')
   }
-  for (const name of ['draw', 'prepare', 'close'] as const) {
+  for (const name of ['draw', 'moves', 'prepare', 'close'] as const) {
     if (model[name] === undefined || typeof model[name] === 'function') continue
     throw new InputError(`${id} ${name}`, show(model[name]), 'a function, or none')
   }

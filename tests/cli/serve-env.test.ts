@@ -16,7 +16,7 @@ const NUM_STEPS = 60
 class Client {
   readonly process: ChildProcess
   readonly #lines: AsyncIterator<string>
-  hello: { file: string; protocol: string; version: number; environment: string } = null as never
+  hello: { file: string; protocol: string; version: number; environment: string; numPlayers: number } = null as never
   file: ColumnFile = null as never
   /** On standard error. */
   said = ''
@@ -130,3 +130,23 @@ test.each(['SIGTERM', 'SIGINT'] as const)(
     client.file.close()
   },
 )
+
+test('a game in turns says who moves, whose choices are those of its mask; without numLanes there is one game', async () => {
+  const client = await Client.start('TicTacToeDuel-v0', 'seed=2', 'environment.openingMoves=0')
+  expect(client.hello.numPlayers).toBe(2)
+  expect(await client.ask('reset')).toBe('ok')
+  let mover = client.read<'u8'>('moves').indexOf(1)
+  // The first to move takes the top row; the other two squares below it.
+  for (const [t, square] of [0, 3, 1, 4, 2].entries()) {
+    expect(client.read<'u8'>('moves')).toEqual(mover === 0 ? [1, 0] : [0, 1])
+    const mask = client.read<'u8'>('actionMask')
+    const legal = (player: number) => mask.slice(9 * player, 9 * player + 9).reduce((sum, each) => sum + each, 0)
+    expect([legal(mover), legal(1 - mover)]).toEqual([9 - t, 1])
+    expect(await client.act(mover === 0 ? [square, 0] : [0, square])).toBe('ok')
+    mover = 1 - mover
+  }
+  expect(client.read('reward')).toEqual(mover === 0 ? [-1, 1] : [1, -1])
+  expect(client.read<'u8'>('moves')).toEqual([0, 0])
+  client.process.stdin!.end()
+  await once(client.process, 'exit')
+})

@@ -17,10 +17,9 @@ import {
   Stream,
 } from '../../dist/src/index.js'
 import { MAIN, skipLoudly } from '../support/command.ts'
-import { attempt, findPython, PYTHON_MS } from '../support/python.ts'
+import { attempt, FARAMA, FARAMA_MODULES, findPython, PYTHON_MS } from '../support/python.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
-const PACKAGES = ['gymnasium==1.4.0', 'numpy==2.4.6']
 const support = fileURLToPath(new URL('../support/', import.meta.url))
 const policy = mlp({ hidden: [8] })
 
@@ -32,7 +31,7 @@ beforeAll(async () => {
     why = 'Gymnasium (npm run test:vector-env asks it)'
     return
   }
-  const found = await findPython(PACKAGES, 'gymnasium, numpy')
+  const found = await findPython(FARAMA, FARAMA_MODULES)
   if ('why' in found) why = found.why
   else python = found.python
   process.env.PYTHONPATH = support // Where `gymnasium_faults` is.

@@ -10,6 +10,9 @@ const READERS = [
   ...['onnx==1.23.2', 'onnxruntime==1.31.1'],
 ]
 const MODULES = 'pyarrow, duckdb, polars, safetensors.numpy, ml_dtypes, onnx, onnxruntime'
+/** Gymnasium and PettingZoo, in these versions. */
+export const FARAMA = ['gymnasium==1.4.0', 'numpy==2.4.6', 'pettingzoo==1.27.0', 'mpe2==1.1.1', 'pygame-ce==2.5.8']
+export const FARAMA_MODULES = 'gymnasium, numpy, pettingzoo, mpe2, pygame'
 const SCRIPT_MS = 240_000
 
 /** The time limit of a hook that looks for Python. */

@@ -18,7 +18,7 @@ import { createWorld, type EpisodeCohort, mlp, reset, restart, step, store, type
 import { readEnvironment } from '../words/environment-keys.ts'
 
 export const serveEnvKeys = {
-  numLanes: integer(1, 'lanes', { min: 1 }),
+  numLanes: integer(0, 'lanes; 0 for those of one game', { min: 0 }),
   seed: integer(0, 'seed of all random numbers', { min: 0 }),
   autoreset: choice('next-step', ['next-step', 'same-step'], 'when a lane begins a new episode after one has ended'),
 }
@@ -30,7 +30,9 @@ export const serveEnvKeys = {
  */
 export const serveEnvCommand: Command = async ({ words }) => {
   const { values, environment } = await readEnvironment(words, serveEnvKeys, ['wrappers'])
-  const { numLanes, autoreset } = values
+  const { autoreset } = values
+  const { numPlayers = 1, moves } = environment
+  const numLanes = values.numLanes === 0 ? numPlayers : values.numLanes
   const policy = { ...mlp({ hidden: [1] }), id: 'client' } // Never called: the client chooses.
   const make = (seed: number) => createWorld({ environment, policy, numLanes, seed, autoreset })
   const { observationSpace, actionSpace, maxEpisodeSteps, returnThreshold } = environment
@@ -48,6 +50,7 @@ export const serveEnvCommand: Command = async ({ words }) => {
       action: [spaceType(actionSpace), actionSpace.kind === 'box' ? [numLanes, ...actionSpace.shape] : acted],
       observation: ['f32', seen],
       ...(mask > 0 ? { actionMask: ['u8', [numLanes, mask]] } : {}),
+      ...(moves ? { moves: ['u8', [numLanes]] } : {}),
       reward: ['f32', [numLanes]],
       terminated: ['u8', [numLanes]],
       truncated: ['u8', [numLanes]],
@@ -60,20 +63,23 @@ export const serveEnvCommand: Command = async ({ words }) => {
     truncateSync(path, bytes)
     const file = new ColumnFile(path, columns, bytes)
     ends.push(() => file.close())
+    const lastShown = moves ? 'moves' : mask > 0 ? 'actionMask' : 'observation'
     const last = autoreset === 'same-step' ? 'finalObservation' : 'truncated'
     const place = {
       action: file.column<'i32' | 'f32'>('action'),
       observation: file.column<'f32'>('observation'),
       actionMask: mask > 0 ? file.column<'u8'>('actionMask') : new Uint8Array(),
+      moves: moves ? file.column<'u8'>('moves') : new Uint8Array(),
       reward: file.column<'f32'>('reward'),
       terminated: file.column<'u8'>('terminated'),
       truncated: file.column<'u8'>('truncated'),
       finalObservation: file.column<'f32'>('finalObservation'),
     }
     const show = () => {
-      const { observation, actionMask } = lanesOf(world)
+      const { observation, actionMask, environmentLanes } = lanesOf(world)
       place.observation.set(observation.current)
       place.actionMask.set(actionMask.current)
+      if (moves) for (let n = 0; n < numLanes; n++) place.moves[n] = moves(environmentLanes.state, n) ? 1 : 0
     }
     const answer = async (request: string): Promise<void> => {
       if (request === 'step') {
@@ -104,11 +110,19 @@ export const serveEnvCommand: Command = async ({ words }) => {
       }
       reset(world)
       show()
-      file.write('observation', request === 'step' ? last : mask > 0 ? 'actionMask' : 'observation')
+      file.write('observation', request === 'step' ? last : lastShown)
     }
 
     const spaces = { observationSpace: plain(observationSpace), actionSpace: plain(actionSpace) }
-    const known = { environment: environment.id, numLanes, autoreset, maxEpisodeSteps, returnThreshold, ...spaces }
+    const known = {
+      environment: environment.id,
+      numLanes,
+      numPlayers,
+      autoreset,
+      maxEpisodeSteps,
+      returnThreshold,
+      ...spaces,
+    }
     const doorbell = new Doorbell(0, 1)
     doorbell.write(
       JSON.stringify({ protocol: PROTOCOL, version: PROTOCOL_VERSION, file: path, bytes, columns, ...known }),

@@ -164,6 +164,7 @@ export function lineModel(
     actionSpace: discrete(numMoves),
     actionMask: true,
     numPlayers: 2,
+    moves: ({ turn }, n) => turn[n] === Turn.moves,
     maxEpisodeSteps: numSquares,
     returnThreshold: null,
     draw({ marks }, n) {
