@@ -159,16 +159,48 @@ def aec_env(environment, seed=0, command=COMMAND, parameters=None):
     return aec_game(environment, seed, command, parameters)
 
 
+def parts_of(space):
+    """The spaces of a Dict or a Tuple, in their order."""
+    return space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+
+
+def sizes_of(space):
+    """The sizes of all choices of a space, one after another; None where it has others than choices."""
+    if isinstance(space, spaces.Discrete):
+        return [int(space.n)]
+    if isinstance(space, spaces.MultiDiscrete):
+        return [int(n) for n in space.nvec.reshape(-1)]
+    if isinstance(space, spaces.MultiBinary):
+        return [2] * int(np.prod(space.shape))
+    if not isinstance(space, (spaces.Dict, spaces.Tuple)):
+        return None
+    sizes = [sizes_of(part) for part in parts_of(space)]
+    return None if None in sizes else sum(sizes, [])
+
+
+def chosen_of(space, numbers):
+    """The value of a space of choices from an iterator over their numbers, each from 0."""
+    if isinstance(space, spaces.Discrete):
+        return int(next(numbers)) + int(space.start)
+    if isinstance(space, spaces.Dict):
+        return {name: chosen_of(part, numbers) for name, part in space.spaces.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(chosen_of(part, numbers) for part in space.spaces)
+    value = np.array([next(numbers) for _ in range(int(np.prod(space.shape)))], space.dtype).reshape(space.shape)
+    return value + space.start if isinstance(space, spaces.MultiDiscrete) else value
+
+
 def json_of(space, what):
     """Colonnade's space from Gymnasium's. Bounds of observations are not told: environments are not held to them."""
     if isinstance(space, spaces.Discrete):
         return {"kind": "discrete", "n": int(space.n)}
-    if isinstance(space, spaces.MultiDiscrete) and space.nvec.ndim == 1:
-        return {"kind": "multi-discrete", "sizes": [int(n) for n in space.nvec]}
     if isinstance(space, spaces.Box):
         low, high = ([str(x) for x in bound.astype(np.float64).reshape(-1)] for bound in (space.low, space.high))
         return {"kind": "box", "shape": list(space.shape) or [1], "low": low, "high": high}
-    raise TypeError(f"{what}: got {space}, expected Discrete, MultiDiscrete or Box")
+    sizes = sizes_of(space)
+    if sizes:
+        return {"kind": "multi-discrete", "sizes": sizes}
+    raise TypeError(f"{what}: got {space}, expected a Box, or choices: Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them")
 
 
 class GymnasiumServer:
@@ -196,8 +228,9 @@ class GymnasiumServer:
 
     def serve(self, num_lanes, timeout):
         """Answers requests until there are no more; ends the process where one takes longer than `timeout` seconds."""
-        actions = 1 if isinstance(self._action, spaces.Discrete) else int(np.prod(self._action.shape))
-        action_type = "f32" if isinstance(self._action, spaces.Box) else "i32"
+        isBox = isinstance(self._action, spaces.Box)
+        actions = int(np.prod(self._action.shape)) if isBox else len(sizes_of(self._action))
+        action_type = "f32" if isBox else "i32"
         columns, offset = {}, 0
         for name, kind, width in [
             ("row", "u32", 1),
@@ -251,12 +284,10 @@ class GymnasiumServer:
     def step(self, place):
         row = int(self._columns["row"][place, 0])
         given = self._columns["action"][place]
-        if isinstance(self._action, spaces.Discrete):
-            action = int(given[0]) + int(self._action.start)
-        elif isinstance(self._action, spaces.Box):
+        if isinstance(self._action, spaces.Box):
             action = given.astype(self._action.dtype).reshape(self._action.shape)
         else:
-            action = given.astype(self._action.dtype)
+            action = chosen_of(self._action, iter(given))
         seen, reward, terminated, truncated, _ = self._envs[row].step(action)
         self._see(place, seen)
         for name, value in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):

@@ -103,6 +103,17 @@ describe('fromGymnasium', () => {
     expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
   })
 
+  test('gives a space of several choices, nested or not, what each head chose', async () => {
+    const environment = fromGymnasium({ id: 'gymnasium_faults:Choices-v0', python })()
+    expect(environment.actionSpace).toEqual({ kind: 'multi-discrete', sizes: [2, 2, 2, 3, 2, 3, 4, 2] })
+    const { action, reward } = await recorded(environment, 3, 20)
+    expect(new Set(action)).toEqual(new Set([0, 1, 2, 3]))
+    for (const [row, given] of reward.entries()) {
+      const digits = [...action.subarray(8 * row, 8 * row + 8)]
+      expect(given).toBe(digits.reduce((sum, digit, k) => sum + digit * 4 ** k, 0))
+    }
+  })
+
   const faulty = (fault: string, timeoutSeconds = 60, onFault?: 'end-episode') =>
     fromGymnasium({
       ...{ id: 'gymnasium_faults:Fault-v0', python, kwargs: { fault }, timeoutSeconds },

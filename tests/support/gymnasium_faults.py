@@ -1,4 +1,4 @@
-"""Environments of Gymnasium that go wrong when their action is 1: faults for `tests/outside/vector-env.test.ts`."""
+"""Environments of Gymnasium that go wrong when their action is 1, and one of many choices: for `tests/outside/vector-env.test.ts`."""
 
 import os
 import time
@@ -37,4 +37,32 @@ class Fault(gymnasium.Env):
         return {"place": int(self.np_random.integers(3)), "speed": self.np_random.uniform(-1, 1, 2).astype(np.float32)}
 
 
+class Choices(gymnasium.Env):
+    """Of many heads: the reward names what was chosen in each, as digits of a number in base 4."""
+
+    observation_space = spaces.Box(-1, 1, (2,))
+    action_space = spaces.Dict(
+        {
+            "buttons": spaces.MultiBinary((3,)),
+            "moves": spaces.Tuple(
+                (spaces.Discrete(3, start=-1), spaces.MultiDiscrete([[2, 3], [4, 2]], start=[[0, 1], [5, 0]]))
+            ),
+        }
+    )
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._seen(), {}
+
+    def step(self, action):
+        assert action in self.action_space, action
+        move, grid = action["moves"]
+        digits = [*action["buttons"], move + 1, grid[0, 0], grid[0, 1] - 1, grid[1, 0] - 5, grid[1, 1]]
+        return self._seen(), float(sum(int(digit) * 4**k for k, digit in enumerate(digits))), False, False, {}
+
+    def _seen(self):
+        return self.np_random.uniform(-1, 1, 2).astype(np.float32)
+
+
+gymnasium.register("Choices-v0", Choices, max_episode_steps=50)
 gymnasium.register("Fault-v0", Fault, max_episode_steps=50)
