@@ -12,14 +12,8 @@ import { NUM_SLOTS } from '../kernels/bind.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { ParameterViews } from '../policies/policy.ts'
 import type { LearnerContext } from './algorithm.ts'
-import {
-  type OptimizerColumns,
-  type OptimizerSettings,
-  type optimizerSettings,
-  optimizerStep,
-  powersAfter,
-} from './optimizers/optimizer.ts'
-import { type Schedule, schedules } from './schedule.ts'
+import { type OptimizerColumns, type optimizerSettings, optimizerStep, powersAfter } from './optimizers/optimizer.ts'
+import { type Schedule, type ScheduledValues, schedules } from './schedule.ts'
 import { numShares, shareSize, slotsOfShare } from './slot-shares.ts'
 
 export function descentSettings(
@@ -71,8 +65,11 @@ export interface SlotsParts {
   /** The algorithm, for errors. */
   readonly id: string
   readonly numSums: number
-  readonly settings: OptimizerSettings & { readonly maxGradNorm: number }
+  /** The learner's, of which the optimizer's are used. */
+  readonly schedule: ScheduledValues<ReturnType<typeof descentSettings>>
   readonly descents: readonly Descent[]
+  /** Goes to an update, unless this thread is there already. */
+  begin(update: number, numUpdates: number): void
   /** Prepares this thread for the blocks of a minibatch, with the numbers of `told`. See `PartedWork.open`. */
   open(told: Float64Array): void
   /** Adds a block's gradient to `gradient`, and the sums of its metrics to `sums` from element `sumsFrom`. */
@@ -84,8 +81,8 @@ export function trainedRange({ numParameters, normalizedInputs = 0 }: LearnerCon
   return { from: 0, to: numParameters - 2 * normalizedInputs }
 }
 
-/** The number of blocks among the numbers of a minibatch, and the first of a step's powers among its own. */
-const [NUM_BLOCKS, POWERS] = [7, 3]
+/** The number of blocks among the numbers of a minibatch; the update, the number of updates and the first power among those of a step. */
+const [NUM_BLOCKS, UPDATE, NUM_UPDATES, POWERS] = [7, 3, 4, 5]
 
 /** Columns of a part of a descent's parameters, the first of which is parameter `from`. */
 interface DescentPart {
@@ -157,6 +154,7 @@ export class Slots {
     this.#step = context.share({
       open: (told) => {
         this.#stepped = told
+        parts.begin(told[UPDATE]!, told[NUM_UPDATES]!)
         for (let i = 0; i < this.#powers.length; i++) this.#powers[i] = told[POWERS + i]!
       },
       part: (i) => this.#stepPart(i),
@@ -235,7 +233,8 @@ export class Slots {
    */
   *descend(learningRate: number, descent = 0, shareCount: number = NUM_SLOTS): Generator<Promise<void>, number> {
     const { kernels, clock } = this.#context
-    const { id, numSums, settings, descents } = this.#parts
+    const { id, numSums, schedule, descents } = this.#parts
+    const { values: settings, update, numUpdates } = schedule
     const { from, to, optimizer } = descents[descent]!
     // Of a share, the first slot has the sums. To the kernel, a share is one slot.
     const numSlots = this.numShares(shareCount)
@@ -261,6 +260,8 @@ export class Slots {
     stepped[0] = descent
     stepped[1] = scale
     stepped[2] = learningRate
+    stepped[UPDATE] = update
+    stepped[NUM_UPDATES] = numUpdates
     stepped.set(powers, POWERS)
     const stepping = this.#step.run(numParts)
     if (stepping !== undefined) yield stepping
@@ -281,7 +282,7 @@ export class Slots {
     const { kernels, clock } = this.#context
     const told = this.#stepped
     const { columns, gradient, weights } = this.#descents[told[0]!]![i]!
-    optimizerStep(this.#parts.settings, columns, this.#powers, kernels, weights, gradient, told[1]!, told[2]!)
+    optimizerStep(this.#parts.schedule.values, columns, this.#powers, kernels, weights, gradient, told[1]!, told[2]!)
     clock.mark(Work.optimizer)
   }
 }

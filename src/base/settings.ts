@@ -15,6 +15,9 @@ export interface Setting<T extends SettingValue = SettingValue> {
   readonly noun?: string
   /** The choices of a closed list, or known values of an open one, for completion. */
   readonly words?: readonly (string | number)[]
+  /** Whether it is a number that need not be whole. */
+  readonly isContinuous?: boolean
+  /** @throws InputError for a value of which it can tell more than `expected`. */
   accepts(value: unknown): boolean
 }
 
@@ -48,6 +51,7 @@ export function number(initial: number, description: string, range: Range = {}):
     default: initial,
     description,
     expected: describe('a number', range),
+    isContinuous: true,
     accepts: (value) => typeof value === 'number' && Number.isFinite(value) && inRange(value, range),
   }
 }
@@ -74,6 +78,7 @@ export function optionalNumber(initial: number | null, description: string, rang
     default: initial,
     description,
     expected: `${some.expected}, or null`,
+    isContinuous: true,
     accepts: (value) => value === null || some.accepts(value),
   }
 }
@@ -210,5 +215,6 @@ function readText(setting: Setting, text: string): SettingValue | undefined {
   }
   if (typeof setting.default === 'boolean') return text === 'true' ? true : text === 'false' ? false : undefined
   if (typeof setting.default === 'string') return text
-  return /^[-+.\d]/.test(text) && !/^[-+]?0[xob]/i.test(text) ? Number(text.replaceAll('_', '')) : undefined
+  const value = /^[-+.\d]/.test(text) && !/^[-+]?0[xob]/i.test(text) ? Number(text.replaceAll('_', '')) : Number.NaN
+  return Number.isNaN(value) ? text : value
 }

@@ -34,5 +34,5 @@ test.each(cases)('an update is what its definition says %s: weights and every me
     const resolved = { ...all, learningRate: rates[shuffle.update]! }
     return a2cTwin(parameters, before, rollout, numLanes, resolved, moments)
   })
-  expect(seen.some(({ twin }) => twin.norms[0]! > (settings.maxGradNorm ?? 0.5))).toBe(true)
+  expect(seen.some(({ twin }) => twin.norms[0]! > Number(settings.maxGradNorm ?? 0.5))).toBe(true)
 })

@@ -144,4 +144,7 @@ test('what has no shader is refused before anything is collected', async (contex
   await expect(made(ppo({ optimizer: 'sgd' }))).rejects.toThrow(
     'ppo.optimizer: got sgd with a policy on device webgpu, expected adam',
   )
+  await expect(made(ppo({ entropyCoef: '0.1 * progress' }))).rejects.toThrow(
+    'ppo.entropyCoef: got a formula with a policy on device webgpu, expected a number',
+  )
 })

@@ -7,11 +7,10 @@ import { Work } from '../../base/clock.ts'
 import { checkGiven, InputError } from '../../base/errors.ts'
 import { type Metrics, MetricTotals, metric } from '../../base/metrics.ts'
 import { fraction, integer, number, type Settings, type SettingValues } from '../../base/settings.ts'
-import { spaceType, spaceWidth } from '../../base/space.ts'
-import { type Columns, column, type Plan, saved } from '../../components/column.ts'
-import { observationColumn, observationOf, type RolloutColumns } from '../../components/rollout.ts'
+import type { Columns, Plan } from '../../components/column.ts'
+import type { RolloutColumns } from '../../components/rollout.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import { BLOCK_ROWS, type ParameterViews, type Policy, type Rows } from '../../policies/policy.ts'
+import type { ParameterViews, Policy, Rows } from '../../policies/policy.ts'
 import {
   type AlgorithmFactory,
   checkLossDeclaration,
@@ -22,10 +21,11 @@ import {
   type LearnerShape,
   type LossKind,
 } from '../algorithm.ts'
-import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
-import { type Schedule, scheduleFactor } from '../schedule.ts'
-import { descentMetrics, descentSettings, Slots, slotsPlan, trainedRange } from '../slots.ts'
-import { checkRewards, ReplayCount, replayPlan, startReplay, takeIn } from './replay.ts'
+import { checkOptimizer, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
+import { type Schedule, ScheduledValues, scheduleFactor, type WithFormulas, withFormulas } from '../schedule.ts'
+import { descentMetrics, descentSettings, Slots, trainedRange } from '../slots.ts'
+import { offPolicyPlan } from './off-policy-plan.ts'
+import { checkRewards, ReplayCount, startReplay, takeIn } from './replay.ts'
 import { ReplayUndo } from './replay-undo.ts'
 
 /** Defaults in which these algorithms differ. */
@@ -88,6 +88,9 @@ const OFF_POLICY: LossKind = {
   settings: offPolicySettings(),
   metrics: offPolicyMetrics,
 }
+
+/** Settings that have no formulas, since other parts of a training read them, or columns depend on them. */
+const FIXED = ['gamma', 'warmupFraction', 'priorityExponent']
 
 /** A gathered block of a minibatch: `count` rows from row 0. Written by the learner unless stated otherwise. */
 export interface ReplayedBlock {
@@ -171,6 +174,7 @@ export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
   stages?(parameters: SettingValues<S>, shape: LearnerShape): readonly Stage[]
   /** Rejects an unsupported cohort. @throws InputError */
   check(shape: LearnerShape): void
+  /** Called anew for each update that has other values of settings. */
   loss(parameters: SettingValues<S>, context: OffPolicyContext): OffPolicyLoss
 }
 
@@ -181,20 +185,23 @@ export interface OffPolicyOptions<S extends Settings, M extends Metrics> {
  */
 export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M extends Metrics>(
   options: OffPolicyOptions<S, M>,
-): AlgorithmFactory<S, M & typeof offPolicyMetrics> {
+): AlgorithmFactory<WithFormulas<S>, M & typeof offPolicyMetrics> {
   checkGiven('options of defineOffPolicyAlgorithm', options, ['id', 'settings', 'metrics', 'check'])
-  const { id, module, settings } = options
+  const { id, module } = options
   checkLossDeclaration(options, OFF_POLICY)
   const metrics = { ...options.metrics, ...offPolicyMetrics }
   return defineAlgorithm({
     id,
     module,
-    settings,
+    settings: withFormulas(id, options.settings, FIXED),
     newer: ['relabelFraction'],
     metrics,
-    make(parameters, parts) {
+    make(given, parts) {
+      const valuesOf = () => new ScheduledValues(id, options.settings, given)
+      const { values: parameters } = valuesOf()
       const values = parameters as unknown as OffPolicyValues
-      checkOptimizer(id, values, parts)
+      const texts = given as unknown as OffPolicyValues
+      checkOptimizer(id, texts, parts)
       const { numSteps, gamma } = values
       const sums = Object.keys(options.metrics)
       const stagesOf = (shape: LearnerShape) => options.stages?.(parameters, shape) ?? [wholeStage(sums, shape)]
@@ -205,14 +212,17 @@ export function defineOffPolicyAlgorithm<S extends OffPolicySettings, const M ex
         keepsRows: true,
         plan(shape: LearnerShape): Plan {
           checkShape(options, shape)
-          checkGoals(id, values, shape)
+          checkGoals(id, texts, shape)
           options.check(shape)
           const scratchWidth = options.scratchWidth?.(shape, parameters) ?? 0
           return offPolicyPlan(values, sums.length, scratchWidth, stagesOf(shape).filter(trains).length, shape)
         },
         bind(context: LearnerContext): Learner {
-          const own = { id, values, metrics, sums, stages: stagesOf(context) }
-          return new OffPolicyLearner(own, context, (whole) => options.loss(parameters, whole))
+          const schedule = valuesOf()
+          const lossOf = (whole: OffPolicyContext) => options.loss(schedule.values, whole)
+          const ofLearner = schedule as unknown as ScheduledValues<OffPolicySettings>
+          const stages = stagesOf(context)
+          return new OffPolicyLearner({ id, schedule: ofLearner, metrics, sums, stages, lossOf }, context)
         },
       }
     },
@@ -249,61 +259,16 @@ function checkGoals(id: string, { relabelFraction, nStep }: OffPolicyValues, { g
   throw new InputError(`${id} nStep`, `${nStep}, and goals that are replaced`, '1, or relabelFraction 0')
 }
 
-const REPLAYED_ROWS = BLOCK_ROWS / 4 // Of a block: few rows let threads share a minibatch.
-
-function offPolicyPlan(
-  values: OffPolicyValues,
-  numSums: number,
-  scratchWidth: number,
-  numStages: number,
-  shape: LearnerShape,
-) {
-  const { model, observationSpace, actionSpace, actionMaskWidth, threads } = shape
-  const { batchSize } = values
-  const seen = observationOf(observationSpace)
-  const blockRows = Math.min(REPLAYED_ROWS, batchSize)
-  const threadPlan = () => ({
-    observation: observationColumn(blockRows, seen),
-    action: column(spaceType(actionSpace), blockRows, spaceWidth(actionSpace)),
-    actionMask: column('u8', blockRows, actionMaskWidth),
-    memory: column('f32', 0),
-    continues: column('u8', 0),
-    nextObservation: observationColumn(blockRows, seen),
-    nextActionMask: column('u8', blockRows, actionMaskWidth),
-    return: column('f32', blockRows),
-    discount: column('f32', blockRows),
-    next: column('u32', blockRows),
-    isFinal: column('u8', blockRows),
-    weight: column('f32', blockRows),
-    nextValue: column('f32', blockRows),
-    error: column('f32', blockRows),
-    scratch: column('f32', blockRows, scratchWidth),
-    words: column('u32', 4),
-    target: model.workspace(),
-  })
-  return {
-    optimizer: optimizerPlan(values, model.numParameters, numStages),
-    replay: replayPlan({ ...values, ...shape }),
-    target: saved(column('f32', model.numParameters)),
-    ...slotsPlan(model.numParameters, Math.ceil(batchSize / blockRows), numSums),
-    /** Rows of a minibatch, their importance weights, and their absolute errors. */
-    drawn: column('u32', batchSize),
-    weight: column('f32', batchSize),
-    error: column('f32', batchSize),
-    words: column('u32', 4),
-    gradientSteps: saved(column('f64', 1)),
-    threads: Object.fromEntries(Array.from({ length: threads }, (_, i) => [`thread${i}`, threadPlan()])),
-  } satisfies Plan
-}
-
 /** The parts of an algorithm that its learner needs. */
 interface OffPolicyParts {
   readonly id: string
-  readonly values: OffPolicyValues
+  readonly schedule: ScheduledValues<OffPolicySettings>
   readonly metrics: Metrics
   /** The metrics that the loss sums, in order. */
   readonly sums: readonly string[]
   readonly stages: readonly Stage[]
+  /** Makes it from the current values of the settings. */
+  lossOf(context: OffPolicyContext): OffPolicyLoss
 }
 
 class OffPolicyLearner implements Learner {
@@ -311,7 +276,9 @@ class OffPolicyLearner implements Learner {
   readonly #context: LearnerContext
   readonly #columns: Columns<ReturnType<typeof offPolicyPlan>>
   readonly #own: Columns<ReturnType<typeof offPolicyPlan>['threads'][string]>
-  readonly #loss: OffPolicyLoss
+  readonly #values: OffPolicyValues
+  readonly #lossContext: OffPolicyContext
+  #loss: OffPolicyLoss
   readonly #trained: readonly Stage[]
   readonly #target: Policy
   readonly #totals: MetricTotals<Metrics>
@@ -321,7 +288,8 @@ class OffPolicyLearner implements Learner {
   readonly #stored: Parameters<Kernels['relabelGoals']>[1]
   readonly undo: ReplayUndo
 
-  constructor(parts: OffPolicyParts, context: LearnerContext, lossOf: (context: OffPolicyContext) => OffPolicyLoss) {
+  constructor(parts: OffPolicyParts, context: LearnerContext) {
+    const { values } = parts.schedule
     const { model, thread, kernels, random } = context
     this.#parts = parts
     this.#context = context
@@ -330,7 +298,9 @@ class OffPolicyLearner implements Learner {
     this.#target = model.bind(this.#columns.target, this.#own.target as Columns<Plan>, kernels, random)
     this.#blockRows = this.#own.return.length
     const { scratch } = this.#own
-    this.#loss = lossOf({ ...context, target: this.#target, blockRows: this.#blockRows, scratch })
+    this.#values = values
+    this.#lossContext = { ...context, target: this.#target, blockRows: this.#blockRows, scratch }
+    this.#loss = parts.lossOf(this.#lossContext)
     this.#totals = new MetricTotals(parts.metrics)
     const { optimizer } = this.#columns
     this.#trained = parts.stages.filter(trains)
@@ -340,7 +310,8 @@ class OffPolicyLearner implements Learner {
       {
         id: parts.id,
         numSums: parts.sums.length,
-        settings: parts.values,
+        schedule: parts.schedule,
+        begin: (update, numUpdates) => this.#begin(update, numUpdates),
         descents: this.#trained.map(({ from, to }, i) => {
           const betaPowers = optimizer.betaPowers.subarray(i * numPowers, (i + 1) * numPowers)
           return { from, to, optimizer: { ...optimizer, betaPowers } }
@@ -349,6 +320,7 @@ class OffPolicyLearner implements Learner {
           this.#block.stage = told[0]!
           this.#block.step = told[1]!
           this.#block.measured = told[2]!
+          this.#begin(told[3]!, told[4]!)
         },
         differentiate: this.#differentiateBlock,
       },
@@ -362,13 +334,13 @@ class OffPolicyLearner implements Learner {
       step: 0,
       stage: 0,
       measured: 0,
-      scale: 1 / parts.values.batchSize,
+      scale: 1 / values.batchSize,
     }
     const { rows, finalObservation } = this.#columns.replay
     this.#stored = { ...rows, finalObservation }
-    const { priorityExponent, batchSize, gradientSteps } = parts.values
+    const { priorityExponent, batchSize, gradientSteps } = values
     const draws = priorityExponent > 0 ? batchSize * gradientSteps : 0
-    this.undo = new ReplayUndo(this.#columns.replay, { ...context, ...parts.values }, draws, kernels)
+    this.undo = new ReplayUndo(this.#columns.replay, { ...context, ...values }, draws, kernels)
     if (thread !== 0) return
     startOptimizer(this.#columns.optimizer)
     startReplay(this.#columns.replay)
@@ -376,9 +348,11 @@ class OffPolicyLearner implements Learner {
 
   *learn(update: number, numUpdates: number): Generator<void | Promise<void>, LearnerMetrics> {
     const { clock, model, policy, kernels, rollout, numLanes, weights } = this.#context
-    const { values, sums, stages } = this.#parts
+    const { sums, stages } = this.#parts
+    const values = this.#values
     const { replay, gradientSteps, target } = this.#columns
     const totals = this.#totals
+    this.#begin(update, numUpdates)
     const { learningRateSchedule, warmupFraction } = values
     const rate = values.learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
     const numBlocks = Math.ceil(values.batchSize / this.#blockRows)
@@ -403,6 +377,8 @@ class OffPolicyLearner implements Learner {
         told[0] = number
         told[1] = step
         told[2] = measured
+        told[3] = update
+        told[4] = numUpdates
         const pending = this.#slots.differentiate()
         if (pending !== undefined) yield pending
         if (trains(stage)) totals.add('gradNorm', yield* this.#slots.descend(rate, this.#trained.indexOf(stage)))
@@ -423,10 +399,16 @@ class OffPolicyLearner implements Learner {
     return totals.values()
   }
 
+  /** Applies all schedules, once an update. */
+  #begin(update: number, numUpdates: number): void {
+    const { schedule, lossOf } = this.#parts
+    if (schedule.begin(update, numUpdates)) this.#loss = lossOf(this.#lossContext)
+  }
+
   #draw(progress: number): void {
     const { kernels, random } = this.#context
     const { drawn, weight, words, replay, gradientSteps } = this.#columns
-    const { batchSize, priorityExponent, priorityCorrection } = this.#parts.values
+    const { batchSize, priorityExponent, priorityCorrection } = this.#values
     const correction = priorityExponent === 0 ? 0 : priorityCorrection + (1 - priorityCorrection) * progress
     const numRows = replay.counts[ReplayCount.drawable]!
     const { key0, key1 } = random
@@ -438,7 +420,7 @@ class OffPolicyLearner implements Learner {
   #follow(): void {
     const { kernels, weights } = this.#context
     const { drawn, error, replay, gradientSteps, target } = this.#columns
-    const { batchSize, priorityExponent, targetRate, targetInterval } = this.#parts.values
+    const { batchSize, priorityExponent, targetRate, targetInterval } = this.#values
     if (priorityExponent > 0) {
       const highest = replay.counts[ReplayCount.highest]!
       replay.counts[ReplayCount.highest] = kernels.prioritiesOfErrors(error, priorityExponent, highest, batchSize)
@@ -455,7 +437,7 @@ class OffPolicyLearner implements Learner {
   readonly #differentiateBlock = (b: number, gradient: ParameterViews, sumsFrom: number): void => {
     const { kernels, clock, numLanes, actionMaskWidth, goal, random } = this.#context
     const { drawn, weight, error, replay, sums } = this.#columns
-    const { batchSize, gamma, nStep, relabelFraction } = this.#parts.values
+    const { batchSize, gamma, nStep, relabelFraction } = this.#values
     const block = this.#block
     const own = this.#own
     const first = b * this.#blockRows

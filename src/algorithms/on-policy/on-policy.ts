@@ -30,7 +30,7 @@ import {
 } from '../algorithm.ts'
 import { type Cut, cutOf, cutPlan, listBlock, listLearned, listUnits } from '../minibatch.ts'
 import { checkOptimizer, optimizerPlan, optimizerSettings, startOptimizer } from '../optimizers/optimizer.ts'
-import { type Schedule, scheduleFactor } from '../schedule.ts'
+import { type Schedule, ScheduledValues, scheduleFactor, type WithFormulas, withFormulas } from '../schedule.ts'
 import { fillColumns, type GradientHelp, type NamedColumns, type SharedGradient } from '../shared-gradient.ts'
 import { descentMetrics, descentSettings, Slots, slotsPlan, trainedRange } from '../slots.ts'
 import { type Staleness, stalenessOf } from '../tokens/staleness.ts'
@@ -90,6 +90,9 @@ const onPolicyMetrics = {
 
 const ON_POLICY: LossKind = { settingsOf: 'onPolicySettings', settings: onPolicySettings(), metrics: onPolicyMetrics }
 
+/** Settings that have no formulas, since other parts of a training read them. */
+const FIXED = ['gamma', 'warmupFraction', 'rhoMax', 'cMax']
+
 /** Numbers that are common to all rows of a minibatch. */
 export interface MinibatchNumbers {
   /** Mean to subtract from each advantage; 0 without normalization. */
@@ -137,7 +140,7 @@ export interface OnPolicyOptions<S extends Settings, M extends Metrics> {
   readonly settings: S
   /** Metrics that its loss sums over rows. `explainedVariance`, `gradNorm` and `learningRate` are added automatically. */
   readonly metrics: M
-  /** Creates its loss for one thread: derivatives by hand, or `rowLoss(…)`. */
+  /** Creates its loss for one thread: derivatives by hand, or `rowLoss(…)`. Called anew for each update that has other values of settings. */
   readonly loss: LossOfRows<S>
   /** Whether it learns only from tables (`trainer.learn`). Default false. */
   readonly needsTable?: boolean
@@ -175,19 +178,21 @@ export type LossOfRows<S extends Settings> = (
  */
 export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M extends Metrics>(
   options: OnPolicyOptions<S, M>,
-): AlgorithmFactory<S, M & typeof onPolicyMetrics> {
+): AlgorithmFactory<WithFormulas<S>, M & typeof onPolicyMetrics> {
   checkGiven('options of defineOnPolicyAlgorithm', options, ['id', 'settings', 'metrics', 'loss'])
-  const { id, module, settings } = options
+  const { id, module } = options
   checkLossDeclaration(options, ON_POLICY)
   const metrics = { ...options.metrics, ...onPolicyMetrics }
   return defineAlgorithm({
     id,
     module,
-    settings,
+    settings: withFormulas(id, options.settings, FIXED),
     metrics,
-    make(parameters, parts) {
+    make(given, parts) {
+      const valuesOf = () => new ScheduledValues(id, options.settings, given)
+      const { values: parameters, scheduled } = valuesOf()
       const values = parameters as unknown as OnPolicyValues
-      checkOptimizer(id, values, parts)
+      checkOptimizer(id, given as unknown as OnPolicyValues, parts)
       const { numSteps, gamma, numMinibatches = 1 } = values
       const sums = Object.keys(options.metrics)
       return {
@@ -206,9 +211,12 @@ export function defineOnPolicyAlgorithm<S extends OnPolicySettings, const M exte
           return onPolicyPlan(values, sums.length, shape)
         },
         bind: (context: LearnerContext): Learner => {
-          const estimate = options.advantages?.(parameters) ?? estimateGae
-          const loss = options.loss(parameters, context.kernels, { id, metrics: sums })
-          return new OnPolicyLearner({ id, values, metrics, sums, loss, estimate }, context)
+          const schedule = valuesOf()
+          const lossOf = () => options.loss(schedule.values, context.kernels, { id, metrics: sums })
+          const estimateOf = () => options.advantages?.(schedule.values) ?? estimateGae
+          if (context.model.updateOnDevice !== undefined) checkDevice(id, values, lossOf(), scheduled)
+          const ofLearner = schedule as unknown as ScheduledValues<OnPolicySettings>
+          return new OnPolicyLearner({ id, schedule: ofLearner, metrics, sums, lossOf, estimateOf }, context)
         },
       }
     },
@@ -266,27 +274,37 @@ function onPolicyPlan(values: OnPolicyValues, numSums: number, shape: LearnerSha
 
 interface OnPolicyParts {
   readonly id: string
-  readonly values: OnPolicyValues
+  readonly schedule: ScheduledValues<OnPolicySettings>
   readonly metrics: Metrics
   /** The metrics that the loss sums, in order. */
   readonly sums: readonly string[]
-  readonly loss: OnPolicyLoss
-  readonly estimate: EstimateAdvantages
+  /** Make both from the current values of the settings. */
+  lossOf(): OnPolicyLoss
+  estimateOf(): EstimateAdvantages
 }
 
-function checkDevice(id: string, { optimizer }: OnPolicyValues, { shader }: OnPolicyLoss): void {
+/** Settings that may have formulas with a policy on a device: other ones are written into its shaders. */
+const ON_DEVICE = ['learningRate', 'maxGradNorm', 'gaeLambda']
+
+function checkDevice(
+  id: string,
+  { optimizer }: OnPolicyValues,
+  { shader }: OnPolicyLoss,
+  scheduled: readonly string[],
+): void {
   const where = 'with a policy on device webgpu'
+  const refused = scheduled.find((key) => !ON_DEVICE.includes(key))
+  if (refused !== undefined) throw new InputError(`${id}.${refused}`, `a formula ${where}`, 'a number')
   if (shader === undefined) throw new InputError('algorithm', `${id} ${where}`, 'ppo')
   if (optimizer !== 'adam') throw new InputError(`${id}.optimizer`, `${optimizer} ${where}`, 'adam')
 }
 
 class OnPolicyLearner implements Learner {
-  readonly #id: string
+  readonly #parts: OnPolicyParts
   readonly #values: OnPolicyValues
-  readonly #loss: OnPolicyLoss
-  readonly #estimate: EstimateAdvantages
-  readonly #advantageContext: AdvantageContext
-  readonly #sums: readonly string[]
+  #loss: OnPolicyLoss
+  #estimate: EstimateAdvantages
+  readonly #advantageContext: AdvantageContext & { gaeLambda: number }
   readonly #totals: MetricTotals<Metrics>
   readonly #context: LearnerContext
   readonly #columns: Columns<ReturnType<typeof onPolicyPlan>>
@@ -300,8 +318,6 @@ class OnPolicyLearner implements Learner {
   readonly #actionWidth: number
   /** The current minibatch: units order[first … first + count). */
   readonly #minibatch = { first: 0, count: 0 }
-  /** The update for which the loss has begun, and the total number. */
-  readonly #begun = { update: -1, numUpdates: 0 }
   readonly #numbers: { -readonly [name in keyof MinibatchNumbers]: number } = {
     advantageMean: 0,
     advantageScale: 1,
@@ -317,14 +333,14 @@ class OnPolicyLearner implements Learner {
   /** Number of optimizer steps so far, which names the weights. */
   #numSteps = 0
 
-  constructor({ id, values, metrics, sums, loss, estimate }: OnPolicyParts, context: LearnerContext) {
+  constructor(parts: OnPolicyParts, context: LearnerContext) {
+    const { id, schedule, metrics, sums } = parts
     const { model, thread, numLanes } = context
-    if (model.updateOnDevice !== undefined) checkDevice(id, values, loss)
-    this.#id = id
+    const values: OnPolicyValues = schedule.values
+    this.#parts = parts
     this.#values = values
-    this.#loss = loss
-    this.#estimate = estimate
-    this.#sums = sums
+    this.#loss = parts.lossOf()
+    this.#estimate = parts.estimateOf()
     this.#totals = new MetricTotals(metrics)
     this.#pass = { sums: new Float64Array(sums.length), numRows: 0 }
     this.#context = context
@@ -343,8 +359,9 @@ class OnPolicyLearner implements Learner {
       {
         id,
         numSums: sums.length,
-        settings: values,
+        schedule,
         descents: [{ ...trainedRange(model), optimizer: this.#columns.optimizer }],
+        begin: (update, numUpdates) => this.#begin(update, numUpdates),
         open: (told) => {
           this.#begin(told[0]!, told[1]!)
           this.#minibatch.first = told[2]!
@@ -397,17 +414,18 @@ class OnPolicyLearner implements Learner {
   *learn(
     update: number,
     numUpdates: number,
-    estimate: EstimateAdvantages = this.#estimate,
+    given?: EstimateAdvantages,
   ): Generator<void | Promise<void>, LearnerMetrics> {
     const { kernels, rollout, random, clock, policy, numLanes, model, pool } = this.#context
     const { updateEpochs = 1, numMinibatches } = this.#values
+    this.#begin(update, numUpdates)
     const { learningRate, learningRateSchedule, warmupFraction } = this.#values
     const { order, words } = this.#columns
     const totals = this.#totals
     const pass = this.#pass
     const rate = learningRate * scheduleFactor(learningRateSchedule, warmupFraction, update, numUpdates)
-    this.#begin(update, numUpdates)
     totals.clear()
+    const estimate = given ?? this.#estimate
     estimate(rollout, this.#advantageContext)
     const numUnits = listUnits(order, this.#cut, numLanes, rollout, kernels)
     clock.mark(Work.advantage)
@@ -471,23 +489,34 @@ class OnPolicyLearner implements Learner {
   async #beginOnDevice(): Promise<void> {
     const { optimizer } = this.#columns
     const { onDevice } = await import('./on-device.ts')
-    this.#device ??= await onDevice(this.#id, this.#values, this.#loss.shader!, this.#cut, optimizer, this.#context)
+    this.#device ??= await onDevice(
+      this.#parts.id,
+      this.#values,
+      this.#loss.shader!,
+      this.#cut,
+      optimizer,
+      this.#context,
+    )
     await this.#device.begin()
   }
 
-  /** Lets the loss apply its schedules, once an update. */
+  /** Applies all schedules, once an update. */
   #begin(update: number, numUpdates: number): void {
-    const begun = this.#begun
-    if (begun.update === update && begun.numUpdates === numUpdates) return
-    Object.assign(begun, { update, numUpdates })
+    const { schedule } = this.#parts
+    if (schedule.update === update && schedule.numUpdates === numUpdates) return
+    if (schedule.begin(update, numUpdates)) {
+      this.#loss = this.#parts.lossOf()
+      this.#estimate = this.#parts.estimateOf()
+      this.#advantageContext.gaeLambda = schedule.values.gaeLambda
+    }
     this.#loss.begin?.(update, numUpdates)
   }
 
   #account(norm: number, sums: Float64Array | Float32Array, numRows: number): void {
     this.#totals.add('gradNorm', norm)
     const pass = this.#pass
-    for (let i = 0; i < this.#sums.length; i++) {
-      this.#totals.add(this.#sums[i]!, sums[i]!, numRows)
+    for (const [i, name] of this.#parts.sums.entries()) {
+      this.#totals.add(name, sums[i]!, numRows)
       pass.sums[i] = pass.sums[i]! + sums[i]!
     }
     pass.numRows += numRows
