@@ -131,7 +131,7 @@ export function snapshot(folder: string): Map<string, Uint8Array> {
 
 export const openPlain: typeof node.openPlain = async (path) => {
   const { length } = fileAt(path)
-  return { handle: await disk.open(path, 'r'), size: length }
+  return { handle: await disk.open(path, 'r'), size: length, inode: 0 }
 }
 
 export const openPieces: typeof node.openPieces = (path) => {

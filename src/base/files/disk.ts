@@ -71,12 +71,15 @@ export const disk = {
 }
 
 /** Opens a plain file; links only on request, never devices, pipes or sockets. @throws Error with the reason. */
-export async function openPlain(path: string, followsLinks = false): Promise<{ handle: OpenFile; size: number }> {
+export async function openPlain(
+  path: string,
+  followsLinks = false,
+): Promise<{ handle: OpenFile; size: number; inode: number }> {
   const handle = await open(path, followsLinks ? O_RDONLY | O_NONBLOCK : O_RDONLY | PLAIN).catch((cause) => {
     throw (cause as NodeJS.ErrnoException).code === 'ELOOP' ? new Error('a symbolic link', { cause }) : cause
   })
   const found = await handle.stat()
-  if (found.isFile()) return { handle, size: found.size }
+  if (found.isFile()) return { handle, size: found.size, inode: found.ino }
   await handle.close()
   throw new Error(found.isDirectory() ? 'a folder' : 'not a plain file')
 }

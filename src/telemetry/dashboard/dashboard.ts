@@ -14,7 +14,7 @@ import { diagnosisOf } from '../diagnose/diagnose.ts'
 import { FLEET_FILE } from '../fleet-record.ts'
 import { readMetrics } from '../metrics-lines.ts'
 import { ArrowPages, listArrowFiles } from './arrow-rows.ts'
-import { html, icon, styles } from './document.ts'
+import { htmlOf, icon, styles } from './document.ts'
 import { parseFilter } from './filter.ts'
 import { REPLAY, Runs } from './runs.ts'
 
@@ -94,6 +94,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
   const follower = new Follower(runs, pollMs)
   const pages = new ArrowPages()
   const file = (type: string, content: string | Uint8Array) => new HttpDocument(type, content, HEADERS)
+  const html = htmlOf(MODULES.map((name) => basename(name)))
   const modules = MODULES.map((name): [string, Route] => [
     `GET /${basename(name)}.js`,
     async () => file('text/javascript', await readFile(ownFile(new URL(`./${name}.js`, import.meta.url)))),

@@ -1,6 +1,7 @@
 /** The page's document and styles. `page/main.ts` creates everything else. */
 
-export const html = `<!doctype html>
+/** The document with these modules, which the browser requests at once rather than as one imports another. */
+export const htmlOf = (modules: readonly string[]): string => `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -9,6 +10,7 @@ export const html = `<!doctype html>
 <title>Colonnade: runs</title>
 <link rel="icon" href="icon.svg">
 <link rel="stylesheet" href="page.css">
+${modules.map((name) => `<link rel="modulepreload" href="${name}.js">`).join('\n')}
 <script type="module" src="main.js"></script>
 </head>
 <body>

@@ -3,7 +3,7 @@
  * memory does not depend on the file's length. A long file is skimmed first: its lines are counted and a few hundred are read, whose
  * values are shown until the whole file has been read. What the run's index has (`metrics-index.ts`) is not read again.
  */
-import type { FileHandle } from 'node:fs/promises'
+import { type FileHandle, lstat } from 'node:fs/promises'
 import { openPlain, parseObject } from '../../base/files/files.ts'
 import type { Points } from '../curves.ts'
 import { entryOf } from '../loggers/entry.ts'
@@ -239,6 +239,7 @@ export class MetricsFile {
 
   /** Skims a long unread file. Returns whether it did. */
   async skim(signal?: AbortSignal): Promise<boolean> {
+    if (await this.#isRead()) return false
     const found = await this.#open()
     if (found === null) return false
     const { handle, size } = found
@@ -272,6 +273,7 @@ export class MetricsFile {
 
   /** Reads new lines. Returns whether there were any, or the file began anew. */
   async read(signal?: AbortSignal): Promise<boolean> {
+    if (!this.#isAnew && (await this.#isRead())) return false
     const found = await this.#open()
     if (found === null) return false
     const { handle, size } = found
@@ -372,6 +374,13 @@ export class MetricsFile {
     this.#skimmed = this.#index = null
   }
 
+  /** Whether all of it has been read, without opening it. */
+  async #isRead(): Promise<boolean> {
+    if (this.#inode === 0 || this.#skimmed !== null) return false
+    const found = await lstat(this.#path).catch(() => null) // `#open` tells why.
+    return found?.ino === this.#inode && found.size === this.#offset
+  }
+
   /** Opens the file with its length; null if there is none. A replaced file starts over. */
   async #open(): Promise<{ handle: FileHandle; size: number } | null> {
     const found = await openPlain(this.#path).catch((error: NodeJS.ErrnoException) => {
@@ -379,10 +388,9 @@ export class MetricsFile {
       throw error
     })
     if (found === null) return null
-    const { handle, size } = found
-    const { ino } = await handle.stat()
-    if (ino !== this.#inode || size < this.#offset) {
-      this.#begin(ino)
+    const { handle, size, inode } = found
+    if (inode !== this.#inode || size < this.#offset) {
+      this.#begin(inode)
       await this.#takeIndex(handle, size)
     }
     return { handle, size }

@@ -20,6 +20,8 @@ const OF_RUNS = ['metrics.jsonl', 'checkpoints']
 /** Maximum characters of a shown word. */
 const WORD_MAX = 2000
 
+/** Orders names as people count. */
+const { compare } = new Intl.Collator('en', { numeric: true })
 /** Runs that are read concurrently. */
 const AT_ONCE = 4
 /** The picture of an episode in a run's folder. */
@@ -52,16 +54,54 @@ export interface ShownRun {
   readonly notes: readonly string[]
 }
 
+/** A run's folder as a scan finds it. */
+interface FoundRun {
+  readonly path: string
+  /** The names in the folder. */
+  readonly names: ReadonlySet<string>
+}
+
+/** A small JSON file of a run, read again when it has another time. */
+class Followed {
+  readonly #path: string
+  #time = -1
+  /** Its object; null without one. */
+  value: Readonly<Record<string, unknown>> | null = null
+  /** Why it cannot be read; empty if it can, or is not there. */
+  note = ''
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  /** Reads it if it has changed. Returns whether it has. @throws Error for one that is there no more. */
+  async look(isThere: boolean): Promise<boolean> {
+    const time = isThere ? (await lstat(this.#path)).mtimeMs : -1
+    if (time === this.#time) return false
+    this.#time = time
+    this.note = ''
+    this.value = null
+    if (!isThere) return true
+    try {
+      this.value = parseObject(await readText(this.#path, RECORD_BYTES))
+      if (this.value === null) this.note = 'no JSON object'
+    } catch (error) {
+      this.note = whyNot(error)
+    }
+    return true
+  }
+}
+
 class FollowedRun {
   readonly id: string
   readonly folder: string
   readonly #metrics: MetricsFile
+  readonly #configFile: Followed
+  readonly #summary: Followed
   #config: Readonly<Record<string, unknown>> = {}
   #configNote = ''
   #metricsNote = ''
-  #summaryNote = ''
   #replayNote = ''
-  #configTime = -1
   #described: {
     readonly config: object
     readonly told: Pick<ShownRun, 'kind' | 'environment' | 'algorithm' | 'settings' | 'group'>
@@ -75,27 +115,27 @@ class FollowedRun {
     this.id = id
     this.folder = folder
     this.#metrics = new MetricsFile(join(folder, 'metrics.jsonl'))
+    this.#configFile = new Followed(join(folder, 'config.json'))
+    this.#summary = new Followed(join(folder, 'summary.json'))
   }
 
-  /** Reads changes except metrics; skims long unread metrics. Returns whether there were any. */
-  async look(signal?: AbortSignal): Promise<boolean> {
-    const { mtimeMs } = await lstat(join(this.folder, 'config.json'))
-    const isOther = mtimeMs !== this.#configTime
+  /** Reads changes except metrics, of a folder with these names; skims long unread metrics. Returns whether there were any. */
+  async look(names: ReadonlySet<string>, signal?: AbortSignal): Promise<boolean> {
+    const timeOf = async (name: string) => (names.has(name) ? await lstat(join(this.folder, name)) : null)
+    const isOther = await this.#configFile.look(true)
     if (isOther) {
-      this.#configTime = mtimeMs
-      this.#configNote = ''
-      const config = await readText(join(this.folder, 'config.json'), RECORD_BYTES).then(parseObject, whyNot)
-      if (config === null) this.#configNote = 'config.json cannot be read (no JSON object)'
-      else if (typeof config === 'string') this.#configNote = `config.json cannot be read (${config})`
-      else this.#config = config
+      const { value, note } = this.#configFile
+      this.#config = value ?? this.#config
+      this.#configNote = note && `config.json cannot be read (${note})`
     }
-    const status = await this.#readStatus()
+    await this.#summary.look(names.has('summary.json'))
+    const status = this.#statusWith(names)
     const isOtherStatus = status !== this.#status
     this.#status = status
-    const fleetTime = (await lstat(join(this.folder, FLEET_FILE)).catch(() => null))?.mtimeMs ?? null // Most runs have none.
+    const fleetTime = (await timeOf(FLEET_FILE))?.mtimeMs ?? null
     const isOtherFleet = fleetTime !== this.#fleetTime
     this.#fleetTime = fleetTime
-    const picture = await lstat(join(this.folder, REPLAY)).catch(() => null) // Most runs have none.
+    const picture = await timeOf(REPLAY)
     this.#replayNote = picture === null || picture.isFile() ? '' : `${REPLAY} cannot be read (not a plain file)`
     const replayTime = picture?.isFile() ? picture.mtimeMs : null
     const isOtherReplay = replayTime !== this.#replayTime
@@ -120,18 +160,10 @@ class FollowedRun {
     }
   }
 
-  async #readStatus(): Promise<ShownRun['status']> {
-    this.#summaryNote = ''
-    const text = await readText(join(this.folder, 'summary.json'), RECORD_BYTES).catch((error: unknown) => {
-      this.#summaryNote = `summary.json cannot be read (${whyNot(error)})`
-      return ''
-    })
-    const summary = parseObject(text)
-    const { status } = summary ?? {}
-    const end = ENDS.find((each) => each === status)
+  #statusWith(names: ReadonlySet<string>): ShownRun['status'] {
+    const end = ENDS.find((each) => each === this.#summary.value?.status)
     if (end !== undefined) return end
-    const isOwned = (await readdir(this.folder)).some((name) => name.startsWith('.owner-'))
-    return isOwned ? 'running' : 'stopped'
+    return [...names].some((name) => name.startsWith('.owner-')) ? 'running' : 'stopped'
   }
 
   curve(name: string, over: string): Promise<Points> {
@@ -158,7 +190,7 @@ class FollowedRun {
     const flat = { ...flatKeys(settings ?? {}), ...flatParts(parts) }
     const { seed: _, ...others } = flat
     const version = wordOf(colonnade)
-    const isNewer = typeof colonnade === 'string' && version.localeCompare(VERSION, 'en', { numeric: true }) > 0
+    const isNewer = typeof colonnade === 'string' && compare(version, VERSION) > 0
     this.#described = {
       config: this.#config,
       told: {
@@ -184,7 +216,7 @@ class FollowedRun {
       notes: [
         this.#configNote,
         this.#metricsNote,
-        this.#summaryNote,
+        this.#summary.note && `summary.json cannot be read (${this.#summary.note})`,
         this.#replayNote,
         isCut ? `metrics.jsonl has more than the ${names.length} metrics that are shown` : '',
         damaged === 0 ? '' : `metrics.jsonl: ${damaged} damaged lines were skipped`,
@@ -198,8 +230,8 @@ class FollowedRun {
 export class Runs {
   readonly folder: string
   #runs = new Map<string, FollowedRun>()
-  /** The paths of all runs by their ids, in order, as found last. */
-  #found: ReadonlyMap<string, string> = new Map()
+  /** All runs by their ids, in order, as found last. */
+  #found: ReadonlyMap<string, FoundRun> = new Map()
 
   private constructor(folder: string) {
     this.folder = folder
@@ -219,8 +251,12 @@ export class Runs {
 
   /** Finds the runs without reading them. */
   async #find(): Promise<void> {
-    const found = (await findRuns(this.folder, DEPTH)).map((path): [string, string] => [this.#idOf(path), path])
-    this.#found = new Map(found.sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true })))
+    const known = new Set([...this.#found.values()].map(({ path }) => path))
+    const found = (await findRuns(this.folder, DEPTH, known)).map((run): [string, FoundRun] => [
+      this.#idOf(run.path),
+      run,
+    ])
+    this.#found = new Map(found.sort(([a], [b]) => compare(a, b)))
   }
 
   /** The ids of all runs in the folder, also of those that have not been read. */
@@ -238,13 +274,18 @@ export class Runs {
       this.#runs.delete(id)
       tell(id)
     }
-    const runs = [...this.#found].map(([id, path]) => this.#runs.get(id) ?? new FollowedRun(id, path))
+    const runs = [...this.#found].map(([id, { path, names }]) => ({
+      run: this.#runs.get(id) ?? new FollowedRun(id, path),
+      names,
+    }))
     const there: FollowedRun[] = []
     // A run that disappears during its look becomes null; the next scan will not find it.
     const looks: Promise<boolean | null>[] = []
-    for (const [i, run] of runs.entries()) {
-      while (looks.length < Math.min(runs.length, i + AT_ONCE))
-        looks.push(runs[looks.length]!.look(signal).catch(() => null))
+    for (const [i, { run }] of runs.entries()) {
+      while (looks.length < Math.min(runs.length, i + AT_ONCE)) {
+        const next = runs[looks.length]!
+        looks.push(next.run.look(next.names, signal).catch(() => null))
+      }
       const hasMore = await looks[i]!
       if (signal?.aborted) return
       if (hasMore === null) continue
@@ -292,18 +333,21 @@ function whyNot(error: unknown): string {
   return error instanceof InputError ? error.got : (error as Error).message
 }
 
-/** The run folders at or below this one, including those with an unreadable config.json and other files of a run. */
-async function findRuns(folder: string, depth: number): Promise<string[]> {
+/**
+ * The runs at or below this folder, including those with an unreadable config.json and other files of a run. Those whose paths are known
+ * and that still have such files are not read again.
+ */
+async function findRuns(folder: string, depth: number, known: ReadonlySet<string>): Promise<FoundRun[]> {
   const entries = await readdir(folder, { withFileTypes: true }).catch(() => [])
-  const names = entries.map(({ name }) => name)
-  if (names.includes('config.json')) {
-    const text = await readText(join(folder, 'config.json'), RECORD_BYTES).catch(() => null)
-    const isRun = text === null ? OF_RUNS.some((name) => names.includes(name)) : text.includes('"colonnade"')
-    if (isRun) return [folder]
+  const names = new Set(entries.map(({ name }) => name))
+  if (names.has('config.json')) {
+    const hasOther = OF_RUNS.some((name) => names.has(name))
+    const readConfig = () => readText(join(folder, 'config.json'), RECORD_BYTES).catch(() => null)
+    if ((hasOther && known.has(folder)) || ((await readConfig())?.includes('"colonnade"') ?? hasOther)) return [{ path: folder, names }]
   }
   if (depth === 0) return []
   const folders = entries.filter(
     (entry) => entry.isDirectory() && !OWN.includes(entry.name) && !entry.name.startsWith('.'),
   )
-  return (await Promise.all(folders.map(({ name }) => findRuns(join(folder, name), depth - 1)))).flat()
+  return (await Promise.all(folders.map(({ name }) => findRuns(join(folder, name), depth - 1, known)))).flat()
 }
