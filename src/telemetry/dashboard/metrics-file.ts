@@ -314,9 +314,9 @@ export class MetricsFile {
 
   /**
    * Writes an index of all lines that have been read, for files so long that it pays, unless it is there or metrics were omitted. The run
-   * does so at its checkpoints; `read` comes first.
+   * does so at its checkpoints; `read` comes first. `isLast`: the file hardly grows any more, so that its values need not stay in memory.
    */
-  async keepIndex(): Promise<void> {
+  async keepIndex(isLast = false): Promise<void> {
     const end = this.#offset - this.#lines.numOpen
     if (this.#skimmed !== null || this.#lines.isSkipping || this.isCut || end <= LONG || end === this.#indexed) return
     await this.#fill([...this.#figures.means.keys()])
@@ -330,6 +330,16 @@ export class MetricsFile {
     } finally {
       await found.handle.close()
     }
+    if (isLast) await this.#leaveToIndex(end)
+  }
+
+  /** Forgets values that an index of the first `end` bytes has. */
+  async #leaveToIndex(end: number): Promise<void> {
+    const index = await readIndex(this.#indexPath)
+    const { means } = this.#figures
+    if (index === null || index.head.offset !== end || index.head.names.length !== means.size) return
+    this.#index = index
+    for (const [i, each] of [...means.values()].entries()) Object.assign(each, { sums: [], counts: [], indexed: i })
   }
 
   get #indexPath(): string {

@@ -127,6 +127,7 @@ class FollowedRun {
       const { value, note } = this.#configFile
       this.#config = value ?? this.#config
       this.#configNote = note && `config.json cannot be read (${note})`
+      void this.shown // Describes the run now, while other files are read, rather than when the page asks for all.
     }
     await this.#summary.look(names.has('summary.json'))
     const status = this.#statusWith(names)
@@ -147,6 +148,11 @@ class FollowedRun {
   /** Reads new metrics. Returns whether there were any. */
   read(signal?: AbortSignal): Promise<boolean> {
     return this.#readMetrics(() => this.#metrics.read(signal))
+  }
+
+  /** Keeps an index of what has been read of an ended run, so that the next server need not read it. A run that goes on keeps its own. */
+  async keepIndex(): Promise<void> {
+    if (this.#status !== 'running') await this.#metrics.keepIndex(true).catch(() => {}) // The lines are read instead.
   }
 
   async #readMetrics(read: () => Promise<boolean>): Promise<boolean> {
@@ -233,18 +239,21 @@ export class Runs {
   /** All runs by their ids, in order, as found last. */
   #found: ReadonlyMap<string, FoundRun> = new Map()
 
-  private constructor(folder: string) {
+  readonly #isReadOnly: boolean
+
+  private constructor(folder: string, isReadOnly: boolean) {
     this.folder = folder
+    this.#isReadOnly = isReadOnly
   }
 
-  /** @throws InputError for a path that is not a folder. */
-  static async open(folder: string): Promise<Runs> {
+  /** `isReadOnly`: no index is written of long runs without one. @throws InputError for a path that is not a folder. */
+  static async open(folder: string, isReadOnly = false): Promise<Runs> {
     const isFolder = await stat(folder).then(
       (found) => found.isDirectory(),
       () => false,
     )
     if (!isFolder) throw new InputError(folder, 'no such folder', 'a folder with runs, like runs')
-    const runs = new Runs(folder)
+    const runs = new Runs(folder, isReadOnly)
     await runs.#find()
     return runs
   }
@@ -293,7 +302,11 @@ export class Runs {
       this.#runs.set(run.id, run)
       there.push(run)
     }
-    for (const run of there) if (await run.read(signal)) tell(run.id)
+    for (const run of there) {
+      if (!(await run.read(signal))) continue
+      tell(run.id)
+      if (!this.#isReadOnly && !signal?.aborted) await run.keepIndex()
+    }
   }
 
   #idOf(path: string): string {
@@ -343,7 +356,8 @@ async function findRuns(folder: string, depth: number, known: ReadonlySet<string
   if (names.has('config.json')) {
     const hasOther = OF_RUNS.some((name) => names.has(name))
     const readConfig = () => readText(join(folder, 'config.json'), RECORD_BYTES).catch(() => null)
-    if ((hasOther && known.has(folder)) || ((await readConfig())?.includes('"colonnade"') ?? hasOther)) return [{ path: folder, names }]
+    if ((hasOther && known.has(folder)) || ((await readConfig())?.includes('"colonnade"') ?? hasOther))
+      return [{ path: folder, names }]
   }
   if (depth === 0) return []
   const folders = entries.filter(

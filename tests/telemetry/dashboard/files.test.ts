@@ -386,6 +386,31 @@ describe('a long metrics file', () => {
     expect(file.lines).toBe(0)
   })
 
+  test('of an ended run gets an index, by which the next server has the same curves without reading it', async () => {
+    const folder = await temporaryFolder()
+    const hasIndex = (name: string) => readIndex(join(folder, name, 'metrics.index')).then((index) => index !== null)
+    for (const [name, status] of Object.entries({ ended: 'complete', goesOn: undefined }))
+      await writeRun(join(folder, name), { metrics: text.join(''), ...(status !== undefined && { status }) })
+    await mkdir(join(folder, 'goesOn', '.owner-1'))
+    await (await Runs.open(folder, true)).read()
+    expect(await hasIndex('ended')).toBe(false)
+    const first = await Runs.open(folder)
+    await first.read()
+    expect([await hasIndex('ended'), await hasIndex('goesOn')]).toEqual([true, false])
+    const handle = await open(join(folder, 'ended', 'metrics.jsonl'), 'r+')
+    await handle.write('#'.repeat(1000), 0) // Whoever reads these lines counts them as damaged.
+    await handle.close()
+    const second = await Runs.open(folder)
+    await second.read()
+    expect(second.shown()[0]).toMatchObject({ id: 'ended', lines: count, notes: [], isSkimmed: false })
+    for (const runs of [first, second])
+      expect(await runs.curve('ended', 'rare/a', 'loss')).toEqual(await first.curve('goesOn', 'rare/a', 'loss'))
+    await appendFile(join(folder, 'ended', 'metrics.jsonl'), '{"loss":-7}\n')
+    await first.read()
+    expect(first.shown()[0]).toMatchObject({ lines: count + 1, last: { loss: -7 } })
+    expect((await first.curve('ended', 'loss', 'line')).y[0]).toBe(15.5)
+  })
+
   test('is told of when it is skimmed, before another is read in full, and again when it is read', async () => {
     const folder = await temporaryFolder()
     for (const name of ['a', 'b']) await writeRun(join(folder, name), { metrics: text.join('') })
