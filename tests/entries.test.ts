@@ -25,7 +25,7 @@ describe('the public surface', () => {
       'colonnade/devices': 16,
       'colonnade/engines': 57,
       'colonnade/environments': 89,
-      'colonnade/kernels': 63,
+      'colonnade/kernels': 64,
       'colonnade/loggers': 30,
       'colonnade/orchestration': 43,
       'colonnade/rewards': 101,

@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- llama-cpp`: one sequence decoded by llama.cpp and by us, from the same weights: in f32; and with projections
- * in 8 or 4 bits, llama.cpp's by Q8_0 or Q4_0, which round what they are multiplied with to 8 bits, too. Needs Python 3.11 or newer and PyPI
+ * `npm run bench -- llama-cpp`: one sequence decoded by llama.cpp and by us, from the same weights: in f32 and bf16; and with
+ * projections, or all matrices, in 8 or 4 bits, llama.cpp's by Q8_0 or Q4_0, which round what they are multiplied with to 8 bits, too. Needs Python 3.11 or newer and PyPI
  * at the first visit.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -37,19 +37,39 @@ const environment = defineTextEnvironment({
   }),
 })()
 
-/** How weights are kept, and what they are multiplied with. */
-const KINDS = {
-  f32: { weightBits: 32, quantizeActivations: false },
-  '8 bits by f32': { weightBits: 8, quantizeActivations: false },
-  '8 bits by 8 bits': { weightBits: 8, quantizeActivations: true },
-  '4 bits by f32': { weightBits: 4, quantizeActivations: false },
-  '4 bits by 8 bits': { weightBits: 4, quantizeActivations: true },
+/** How llama.cpp's weights are kept. */
+const PEERS = {
+  f32: {},
+  bf16: { type: 'BF16' },
+  'projections in Q8_0': { type: 'Q8_0', embedding: false },
+  'all in Q8_0': { type: 'Q8_0' },
+  'projections in Q4_0': { type: 'Q4_0', embedding: false },
+  'all in Q4_0': { type: 'Q4_0' },
 } as const
+type Peer = keyof typeof PEERS
+const peers = Object.keys(PEERS) as Peer[]
+
+/** How weights are kept, what they are multiplied with, and llama.cpp's of the same bits. */
+type WeightBits = 32 | 16 | 8 | 4
+type Way = readonly [weightBits: WeightBits, embeddingBits: WeightBits, quantizeActivations: boolean, peer: Peer]
+const KINDS = {
+  f32: [32, 32, false, 'f32'],
+  bf16: [16, 16, false, 'bf16'],
+  'projections in 8 bits': [8, 32, false, 'projections in Q8_0'],
+  'projections and their inputs in 8 bits': [8, 32, true, 'projections in Q8_0'],
+  'all in 8 bits': [8, 8, false, 'all in Q8_0'],
+  'all and their inputs in 8 bits': [8, 8, true, 'all in Q8_0'],
+  'projections in 4 bits': [4, 32, false, 'projections in Q4_0'],
+  'projections in 4 bits, their inputs in 8': [4, 32, true, 'projections in Q4_0'],
+  'all in 4 bits': [4, 4, false, 'all in Q4_0'],
+  'all in 4 bits, their inputs in 8': [4, 4, true, 'all in Q4_0'],
+} satisfies Record<string, Way>
 type Kind = keyof typeof KINDS
+const kinds = Object.keys(KINDS) as Kind[]
 
 /** A model of a size, new, whose tokenizer knows no end: each answer has all of its tokens. */
 function policyOf(size: (typeof SIZES)[number], kind: Kind): LanguageModelDefinition {
-  const { weightBits, quantizeActivations } = KINDS[kind]
+  const [weightBits, embeddingBits, quantizeActivations]: Way = KINDS[kind]
   const config = {
     ...{ architectures: ['LlamaForCausalLM'], model_type: 'llama', tie_word_embeddings: true },
     ...{ hidden_size: size.width, num_hidden_layers: size.layers, vocab_size: size.vocabulary },
@@ -61,7 +81,7 @@ function policyOf(size: (typeof SIZES)[number], kind: Kind): LanguageModelDefini
     id: 'endless',
     parameters: {},
     open: async () => ({
-      ...{ model: transformer(config, { quantizeActivations }), context: CONTEXT, folder: null },
+      ...{ model: transformer(config, { quantizeActivations, embeddingBits }), context: CONTEXT, folder: null },
       ...{ tokenizer: { ...byteTokenizer(), endIds: [] }, weightBits, adapter: null },
       openWeights: async () => ({ fill: null, adapter: null, notes: [] }),
     }),
@@ -86,83 +106,58 @@ const worldOf = (size: (typeof SIZES)[number], kind: Kind) =>
     ...{ environment, policy: policyOf(size, kind), numLanes: 1, seed: 1, explore: false, kernels: bestKernelBuild() },
   })
 
+function ratioOf(kind: Kind, seconds: Readonly<Record<string, number[]>>) {
+  const [, , , peer] = KINDS[kind]
+  return ratio(`llama.cpp, ${peer}`, seconds[`llama.cpp, ${peer}`]!, seconds[kind]!, { atLeast: 0.9 })
+}
+
 async function figuresOf(size: (typeof SIZES)[number], python: string, folder: string): Promise<Figure[]> {
-  const [whole, bytes, bytesByBytes, nibbles, nibblesByBytes] = await Promise.all(
-    (Object.keys(KINDS) as Kind[]).map((kind) => worldOf(size, kind)),
-  )
-  const { model, weights } = whole!.cohort()
-  const open = async (name: string, options: Parameters<typeof writeGguf>[3]) => {
-    const file = join(folder, `${name}.gguf`)
-    await writeGguf(file, model, weights, options)
-    return new Companion(python, [peerSource('llama_cpp.py'), file, '1', String(CONTEXT + 1)])
-  }
-  const f32 = await open('f32', {})
-  const projections8 = await open('projections8', { type: 'Q8_0', embedding: false })
-  const all8 = await open('all8', { type: 'Q8_0' })
-  const projections4 = await open('projections4', { type: 'Q4_0', embedding: false })
-  const all4 = await open('all4', { type: 'Q4_0' })
+  const worlds = new Map<Kind, Awaited<ReturnType<typeof worldOf>>>()
+  for (const kind of kinds) worlds.set(kind, await worldOf(size, kind))
+  const whole = worlds.get('f32')!
+  const { model, weights } = whole.cohort()
+  const programs = new Map<Peer, Companion>()
   try {
-    decode(whole!)
-    const row = Array.from(whole!.cohort().trajectories.row(0).token)
+    for (const peer of peers) {
+      const file = join(folder, `${peer}.gguf`)
+      await writeGguf(file, model, weights, PEERS[peer])
+      programs.set(peer, new Companion(python, [peerSource('llama_cpp.py'), file, '1', String(CONTEXT + 1)]))
+    }
+    decode(whole)
+    const row = Array.from(whole.cohort().trajectories.row(0).token)
     const [prompt, ours] = [row.slice(0, -TOKENS), row.slice(-TOKENS)]
-    const ask = (peer: Companion, ids: boolean) =>
-      peer.ask<{ ids: number[] | null; seconds: number }>(JSON.stringify({ prompt, tokens: TOKENS, ids }))
-    const { ids: theirs } = await ask(f32, true)
+    const ask = (peer: Peer, ids: boolean) =>
+      programs
+        .get(peer)!
+        .ask<{ ids: number[] | null; seconds: number }>(JSON.stringify({ prompt, tokens: TOKENS, ids }))
+    const { ids: theirs } = await ask('f32', true)
     check(String(ours) === String(theirs), `llama.cpp answers ${theirs}, and we ${ours}`)
     const seconds = await interleave(
       {
-        theirs: async () => (await ask(f32, false)).seconds,
-        ours: () => decode(whole!),
-        theirProjections8: async () => (await ask(projections8, false)).seconds,
-        theirAll8: async () => (await ask(all8, false)).seconds,
-        bytes: () => decode(bytes!),
-        bytesByBytes: () => decode(bytesByBytes!),
-        theirProjections4: async () => (await ask(projections4, false)).seconds,
-        theirAll4: async () => (await ask(all4, false)).seconds,
-        nibbles: () => decode(nibbles!),
-        nibblesByBytes: () => decode(nibblesByBytes!),
+        ...Object.fromEntries(
+          peers.map((peer) => [`llama.cpp, ${peer}`, async () => (await ask(peer, false)).seconds]),
+        ),
+        ...Object.fromEntries(kinds.map((kind) => [kind, () => decode(worlds.get(kind)!)])),
       },
       { repeats: REPEATS },
     )
     const name = `${size.name} parameters, one sequence, 1 thread`
     const steps = TOKENS - 1
     const of = (what: string, taken: number[]) => figure(`${name}, ${what}`, 'tokens/s', rates(steps, taken))
-    const of8 = (taken: number[]) => [
-      ratio('llama.cpp, projections in Q8_0', seconds.theirProjections8, taken),
-      ratio('llama.cpp, all in Q8_0', seconds.theirAll8, taken),
-    ]
-    const of4 = (taken: number[]) => [
-      ratio('llama.cpp, projections in Q4_0', seconds.theirProjections4, taken),
-      ratio('llama.cpp, all in Q4_0', seconds.theirAll4, taken),
-    ]
     return [
-      of('f32, llama.cpp', seconds.theirs),
-      {
-        ...of('f32, Colonnade', seconds.ours),
-        ratios: [ratio('llama.cpp', seconds.theirs, seconds.ours, { atLeast: 0.9 })],
-      },
+      ...peers.map((peer) => of(`${peer}, llama.cpp`, seconds[`llama.cpp, ${peer}`]!)),
+      ...kinds.map((kind) => ({
+        ...of(`${kind}, Colonnade`, seconds[kind]!),
+        ratios: [ratioOf(kind, seconds)],
+      })),
       figure(
         `${name}, f32, weights read by Colonnade`,
         'GB/s',
-        rates((steps * 4 * model.numParameters) / 1e9, seconds.ours),
+        rates((steps * 4 * model.numParameters) / 1e9, seconds.f32!),
       ),
-      of('projections in Q8_0, llama.cpp', seconds.theirProjections8),
-      of('all in Q8_0, llama.cpp', seconds.theirAll8),
-      { ...of('projections in 8 bits, Colonnade', seconds.bytes), ratios: of8(seconds.bytes) },
-      {
-        ...of('projections and their inputs in 8 bits, Colonnade', seconds.bytesByBytes),
-        ratios: of8(seconds.bytesByBytes),
-      },
-      of('projections in Q4_0, llama.cpp', seconds.theirProjections4),
-      of('all in Q4_0, llama.cpp', seconds.theirAll4),
-      { ...of('projections in 4 bits, Colonnade', seconds.nibbles), ratios: of4(seconds.nibbles) },
-      {
-        ...of('projections in 4 bits, their inputs in 8, Colonnade', seconds.nibblesByBytes),
-        ratios: of4(seconds.nibblesByBytes),
-      },
     ]
   } finally {
-    for (const peer of [f32, projections8, all8, projections4, all4]) peer.close()
+    for (const program of programs.values()) program.close()
   }
 }
 

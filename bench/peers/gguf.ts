@@ -1,6 +1,6 @@
 /** A model of ours as a GGUF file, by the format's description of version 3: what llama.cpp reads. */
 import { open } from 'node:fs/promises'
-import { narrowF16 } from '../../src/base/half.ts'
+import { narrowBf16, narrowF16 } from '../../src/base/half.ts'
 import type { TransformerModel } from '../../src/entries/text.ts'
 
 const ALIGNMENT = 32
@@ -9,10 +9,10 @@ const [U32, I32, F32, TEXT, LIST] = [4, 5, 6, 8, 9]
 /** Kinds of tokens. */
 const [NORMAL, CONTROL] = [1, 3]
 /** How a tensor's elements lie, by the format's numbers. */
-const TENSORS = { F32: 0, Q4_0: 2, Q8_0: 8 } as const
-/** Elements of a block, and its bytes: a scale in f16, then a byte for each, or half of one. */
+const TENSORS = { F32: 0, Q4_0: 2, Q8_0: 8, BF16: 30 } as const
+/** Elements of a block, and its bytes: in fewer than 16 bits a scale in f16, then a byte for each, or half of one. */
 const BLOCK = 32
-const BLOCK_BYTES = { Q4_0: 18, Q8_0: 34 } as const
+const BLOCK_BYTES = { F32: 128, BF16: 64, Q4_0: 18, Q8_0: 34 } as const
 type Entry = readonly [name: string, type: number, value: number | string | readonly string[] | readonly number[]]
 
 const u32 = (value: number) => Buffer.from(Uint32Array.of(value).buffer)
@@ -100,6 +100,13 @@ function inBytes(values: Float32Array): Buffer {
   return bytes
 }
 
+const WRITTEN = {
+  F32: (values: Float32Array<ArrayBuffer>) => Buffer.from(values.buffer),
+  BF16: (values: Float32Array) => Buffer.from(narrowBf16(values).buffer),
+  Q8_0: inBytes,
+  Q4_0: inNibbles,
+}
+
 /**
  * Writes a model of the family `llama`, whose vocabulary is the letters of ASCII, each its own id. Of the ids behind them each is a
  * text of its own, not part of a character: the server tells no log-probabilities of those. `type`: how matrices lie, of which
@@ -144,7 +151,7 @@ export async function writeGguf(
     const as = typeOf(name)
     infos.push(words(nameOf(name)), u32(sizes.length), ...dimensions, u32(TENSORS[as]), u64(offset))
     const length = sizes.reduce((product, size) => product * size, 1)
-    const bytes = as === 'F32' ? 4 * length : (length / BLOCK) * BLOCK_BYTES[as]
+    const bytes = (length / BLOCK) * BLOCK_BYTES[as]
     offset += bytes + padding(bytes).length
   }
   const head = Buffer.concat([
@@ -160,8 +167,7 @@ export async function writeGguf(
       let values = Float32Array.from(weights.subarray(from, from + length))
       if (name.endsWith('q_proj.weight')) values = paired(values, numHeads, width)
       if (name.endsWith('k_proj.weight')) values = paired(values, numKeyHeads, width)
-      const as = typeOf(name)
-      const bytes = as === 'F32' ? Buffer.from(values.buffer) : as === 'Q8_0' ? inBytes(values) : inNibbles(values)
+      const bytes = WRITTEN[typeOf(name)](values)
       await file.writeFile(Buffer.concat([bytes, padding(bytes.length)]))
     }
   } finally {

@@ -1,6 +1,5 @@
-import type { WeightBits } from '../language/transformer/forward-plan.ts'
 import type { LoraModel } from '../language/transformer/lora.ts'
-import type { TransformerModel } from '../language/transformer/model.ts'
+import type { TransformerModel, WeightBits } from '../language/transformer/model.ts'
 
 /** Inputs that determine the size of an engine's columns. */
 export interface EngineShape {

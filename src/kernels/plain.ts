@@ -66,6 +66,7 @@ export {
 } from './rollout/rows.ts'
 export { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
 export { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'
+export { gatherBf16, matmulBf16, widenWeights } from './tensor/bf16.ts'
 export { combineRows, compareRows, flagsToFloats, mapElements, selectElements } from './tensor/elements.ts'
 export { matmulIntegers, quantizeInputs } from './tensor/integers.ts'
 export { matmulIntegers4 } from './tensor/integers4.ts'
@@ -79,8 +80,8 @@ export {
   unfoldPatches,
 } from './tensor/layout.ts'
 export { matmul } from './tensor/matmul.ts'
-export { dequantizeRows, matmulQuantized } from './tensor/quantized.ts'
-export { dequantizeRows4, matmulQuantized4 } from './tensor/quantized4.ts'
+export { dequantizeRows, gatherQuantized, matmulQuantized } from './tensor/quantized.ts'
+export { dequantizeRows4, gatherQuantized4, matmulQuantized4 } from './tensor/quantized4.ts'
 export { activationBackward, activationForward, capBackward, capElements } from './transformer/activation.ts'
 export { dropElements, scaleElements } from './transformer/adapter.ts'
 export {

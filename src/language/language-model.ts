@@ -14,12 +14,11 @@ import { openLanguageModel } from './load-language-model.ts'
 import { checkArguments, type TemplateArguments } from './templates/chat-template.ts'
 import { byteTokenizer } from './tokenizers/byte-tokenizer.ts'
 import type { Tokenizer } from './tokenizers/tokenizer.ts'
-import type { WeightBits } from './transformer/forward-plan.ts'
 import { type LoraModel, lora } from './transformer/lora.ts'
 import { openLora } from './transformer/lora-folder.ts'
-import { type TransformerModel, transformer } from './transformer/model.ts'
+import { type TransformerModel, transformer, type WeightBits } from './transformer/model.ts'
 import type { ProjectionName } from './transformer/parameters.ts'
-import type { BaseWeights } from './transformer/quantized.ts'
+import type { TakeRows } from './transformer/quantized.ts'
 
 /** A language model whose memory can be planned; its weights are not read yet. */
 export interface OpenLanguageModel {
@@ -39,8 +38,8 @@ export interface OpenLanguageModel {
 }
 
 export interface LanguageModelWeights {
-  /** Reads the weights into the model's columns, once there is memory; null: initialize by the seed. */
-  readonly fill: ((weights: BaseWeights) => void) | null
+  /** Reads the weights row by row, once there is memory (`rowTaker`); null: initialize by the seed. */
+  readonly fill: ((take: TakeRows) => void) | null
   /** Null without an adapter, or to initialize it. */
   readonly adapter: Float32Array | null
   /** Tensors that are left out, one sentence each. */
@@ -90,12 +89,17 @@ const settings = {
   ),
   quantize: choice(
     32,
+    [32, 16, 8, 4],
+    'bits of each frozen weight: bf16 takes half of the memory, 8 bits a quarter, 4 bits about a seventh; training then needs an adapter',
+  ),
+  embeddingBits: choice(
+    32,
     [32, 8, 4],
-    'bits of each frozen weight: 8 bits take a quarter of the memory, 4 bits about a seventh; training then needs an adapter',
+    'bits of each weight of the embedding and the output head, if quantize is 8 or 4; with quantize=16 they are in bf16',
   ),
   quantizeActivations: boolean(
     false,
-    'also round the inputs of quantized weights to 8 bits: faster with native kernels, but the results change',
+    'also round the inputs of weights in 8 or 4 bits to 8 bits: faster with native kernels, but the results change',
   ),
   checkpointing: boolean(
     false,
@@ -121,7 +125,16 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
     id: 'languageModel',
     module: import.meta.url,
     settings,
-    newer: ['initialize', 'trainable', 'loraLayers', 'loraStabilized', 'checkpointing', 'cacheBits', 'device'],
+    newer: [
+      'initialize',
+      'trainable',
+      'loraLayers',
+      'loraStabilized',
+      'checkpointing',
+      'cacheBits',
+      'embeddingBits',
+      'device',
+    ],
   },
   (parameters) => ({
     async open(environment: TextEnvironmentDefinition) {
@@ -130,6 +143,7 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
         parameters.folder === '' ? create(parameters, environment) : await openFolder(parameters)
       const { quantizeActivations, checkpointing, cacheBits, device } = parameters
       const ways = {
+        embeddingBits: embeddingBitsOf(parameters),
         quantizesActivations: quantizeActivations,
         recomputesActivations: checkpointing,
         cacheBits,
@@ -137,8 +151,9 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
       }
       const opened = { ...bare, model: { ...freeze(bare.model, parameters), ...ways } }
       const adapter = await adapt(parameters, opened.model)
-      if (quantizeActivations && parameters.quantize === 32) {
-        throw new InputError('languageModel.quantizeActivations', 'true, without quantize', 'quantize=8 or 4, or false')
+      if (quantizeActivations && parameters.quantize > 8) {
+        const got = parameters.quantize === 16 ? 'true, with quantize=16' : 'true, without quantize'
+        throw new InputError('languageModel.quantizeActivations', got, 'quantize=8 or 4, or false')
       }
       return {
         ...opened,
@@ -152,6 +167,17 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
     },
   }),
 )
+
+function embeddingBitsOf({ quantize, embeddingBits }: SettingValues<typeof settings>): WeightBits {
+  if (embeddingBits < 32 && quantize > 8) {
+    throw new InputError(
+      'languageModel.embeddingBits',
+      `${embeddingBits}, with quantize=${quantize}`,
+      'quantize=8 or 4',
+    )
+  }
+  return quantize === 16 ? 16 : embeddingBits
+}
 
 /** Random weights are trained whole: an adapter would be of weights that no file has. */
 function checkInitialize({ folder, loraRank, adapter }: SettingValues<typeof settings>): void {

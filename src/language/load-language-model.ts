@@ -6,6 +6,7 @@ import { loadTokenizer, type TokenizerOptions } from './tokenizers/load-tokenize
 import type { Tokenizer } from './tokenizers/tokenizer.ts'
 import { type OpenWeights, openTransformer } from './transformer/folder.ts'
 import type { TransformerModel } from './transformer/model.ts'
+import { rowTaker } from './transformer/quantized.ts'
 
 /** A language model's folder, or GGUF file, whose weights are not read yet. */
 export interface LanguageModelFolder {
@@ -54,7 +55,7 @@ export async function loadLanguageModel(folderOrId: string, options: Options = {
   const { openWeights, ...opened } = await openLanguageModel(folderOrId, options)
   const { fill, notes } = await openWeights()
   const weights = new Float32Array(opened.model.numParameters)
-  fill(weights)
+  fill(rowTaker(opened.model, weights))
   return { ...opened, weights, notes }
 }
 

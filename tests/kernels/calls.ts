@@ -6,7 +6,7 @@ import { createKernels } from '../../src/kernels/bind.ts'
 import { bindCompiled } from '../../src/kernels/compiled.ts'
 import type { KernelBuild, Kernels } from '../../src/kernels/kernels.ts'
 
-export type Column = Float32Array | Float64Array | Int32Array | Uint32Array | Uint8Array
+export type Column = Float32Array | Float64Array | Int32Array | Uint32Array | Uint16Array | Uint8Array
 export type Argument = Column | number | boolean
 
 /** What a call left: its columns, in the order of the arguments (undefined for a number), and what it returned. */

@@ -41,8 +41,8 @@ test('native kernels have the bits of relaxed ones, and other builds their own',
 })
 
 test('each kernel with a native body is compared with its relaxed one', async () => {
-  const files = ['simd.test.ts', 'transformer.test.ts', 'quantized4.test.ts', 'replay.test.ts'].map((name) =>
-    readFile(new URL(name, import.meta.url), 'utf8'),
+  const files = ['simd.test.ts', 'transformer.test.ts', 'quantized4.test.ts', 'bf16.test.ts', 'replay.test.ts'].map(
+    (name) => readFile(new URL(name, import.meta.url), 'utf8'),
   )
   const calls = [...(await Promise.all(files)).join().matchAll(/\bmatches(?:Relaxed)?\(\s*['`]([\w${}]+)/g)].map(
     ([, name]) => name!,

@@ -24,7 +24,7 @@ describe('binding', () => {
   })
 
   test.each(builds)(
-    'every kernel has a SIMD body, but those over tokens, groups, candidate sets, adapters, experts, parts of some families, stale, replayed and few rows (%s)',
+    'every kernel has a SIMD body, but those over tokens, groups, candidate sets, adapters, experts, parts of some families, gathered rows of quantized weights, stale, replayed and few rows (%s)',
     (build) => {
       const memory = new WebAssembly.Memory({ initial: 1 })
       const [bodies, compiled] = [createKernels(memory, 'plain'), createKernels(memory, build)]
@@ -56,7 +56,10 @@ describe('binding', () => {
           'dropElements',
           'duelingForward',
           'evaluateByValue',
+          'gatherBf16',
           'gatherNext',
+          'gatherQuantized',
+          'gatherQuantized4',
           'groupAdvantage',
         ],
         ...[

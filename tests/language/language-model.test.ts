@@ -6,6 +6,7 @@ import { bestKernelBuild, spansOf } from '../../src/kernels/bind.ts'
 import { languageModel } from '../../src/language/language-model.ts'
 import { loadLanguageModel } from '../../src/language/load-language-model.ts'
 import { saveLora } from '../../src/language/transformer/lora-folder.ts'
+import type { WeightBits } from '../../src/language/transformer/model.ts'
 import { createTrainer } from '../../src/training/loop/trainer.ts'
 import { type Generated, generateTokens } from '../../src/training/text/collect/generate.ts'
 import { trainOnExamples } from '../../src/training/text/learn/sft-training.ts'
@@ -48,21 +49,36 @@ describe("a language model from Hugging Face's files", () => {
     expect(trainer.world.cohort().tokenizer.decode(prompt)).toMatch(/Say \d\./)
   })
 
-  test('generates in 8 and 4 bits without an adapter, by the log-probabilities of the rounded weights', async () => {
+  test('generates in 16, 8 and 4 bits without an adapter, by the log-probabilities of the rounded weights', async () => {
     await writeQwen2(folder)
     const { model, weights } = await loadLanguageModel(folder)
-    for (const quantize of [8, 4] as const) {
-      const said = await generateTokens({ policy: languageModel({ folder, quantize }), prompts: ['a 1'], maxTokens: 8 })
+    const ways: { readonly quantize: 16 | 8 | 4; readonly embeddingBits?: 8 | 4 }[] = [
+      ...[{ quantize: 16 } as const, { quantize: 8 } as const, { quantize: 4 } as const],
+      ...[{ quantize: 8, embeddingBits: 8 } as const, { quantize: 4, embeddingBits: 4 } as const],
+    ]
+    for (const way of ways) {
+      const said = await generateTokens({ policy: languageModel({ folder, ...way }), prompts: ['a 1'], maxTokens: 8 })
       const [{ promptIds, completionIds, logprobs }] = said as [Generated]
       const tokens = [...promptIds, ...completionIds]
-      const of = (bits: 32 | 8 | 4) => {
-        const { network } = packed(model, weights, bestKernelBuild(), 64, 128, undefined, bits)
+      const of = (bits: WeightBits, embeddingBits: WeightBits = 32) => {
+        const own = { ...model, embeddingBits }
+        const { network } = packed(own, weights, bestKernelBuild(), 64, 128, undefined, bits)
         const { logprob } = network.evaluate(network.pack(tokens, spansOf([0, tokens.length]), 0, 1))
         return [...logprob.subarray(promptIds.length - 1, tokens.length - 1)]
       }
-      expect(logprobs).toEqual(of(quantize))
+      const embeddingBits = way.quantize === 16 ? 16 : (way.embeddingBits ?? 32)
+      expect(logprobs).toEqual(of(way.quantize, embeddingBits))
       expect(logprobs).not.toEqual(of(32))
+      if (embeddingBits < 16) expect(logprobs).not.toEqual(of(way.quantize))
     }
+    const open = (settings: Parameters<typeof languageModel>[0]) =>
+      createWorld({ environment, numLanes: 2, seed: 1, policy: languageModel({ folder, ...settings }) })
+    await expect(open({ embeddingBits: 8 })).rejects.toThrow(
+      'languageModel.embeddingBits: got 8, with quantize=32, expected quantize=8 or 4',
+    )
+    await expect(open({ quantize: 16, quantizeActivations: true })).rejects.toThrow(
+      'languageModel.quantizeActivations: got true, with quantize=16, expected quantize=8 or 4, or false',
+    )
   })
 
   test('whose tokenizer has more ids than the model has tokens is refused, as is one without files or a context too long', async () => {

@@ -9,7 +9,13 @@ import { defineTextEnvironment, type TextEnvironmentDefinition } from '../../env
 import type { LanguageModelDefinition } from '../../language/language-model.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
 import { takeColumns } from '../../language/transformer/memory.ts'
-import { type BaseWeights, quantizedPlan, setWeights, startWeights } from '../../language/transformer/quantized.ts'
+import {
+  type BaseWeights,
+  quantizedPlan,
+  rowTaker,
+  setWeights,
+  startWeights,
+} from '../../language/transformer/quantized.ts'
 import { Batcher } from './batcher.ts'
 import { ServedWeights } from './served-weights.ts'
 import { writesCalls } from './tools.ts'
@@ -104,7 +110,7 @@ export async function openModel(options: ServedModelOptions, plan: NonNullable<E
   const random = new Random(seed)
   const weights = (weightBits < 32 ? columns.quantized : columns.weights) as BaseWeights
   if (begins.fill === null) startWeights(weights, model, random, 0)
-  else begins.fill(weights)
+  else begins.fill(rowTaker(model, weights))
   if (options.weights !== undefined) setWeights(weights, model, options.weights)
   if (lora !== null)
     takeAdapter(columns.adapter, options.adapter ?? begins.adapter, () => lora.initialize(columns.adapter, random, 0))

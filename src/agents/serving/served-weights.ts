@@ -8,7 +8,7 @@ import { loadTransformer } from '../../language/transformer/folder.ts'
 import type { LoraAdapter } from '../../language/transformer/lora.ts'
 import { loadLoraWeights } from '../../language/transformer/lora-folder.ts'
 import type { TransformerModel } from '../../language/transformer/model.ts'
-import { type BaseWeights, bitsOf, setWeights } from '../../language/transformer/quantized.ts'
+import { type BaseWeights, setWeights } from '../../language/transformer/quantized.ts'
 import type { Naming } from './naming.ts'
 
 /** Applies weights that were read, under this label or a new one. Returns the label. */
@@ -101,7 +101,7 @@ export class ServedWeights implements Naming {
   copy(): Float32Array {
     const own = this.#adapter?.weights ?? this.#weights
     if (own instanceof Float32Array) return own.slice()
-    throw new InputError('weights', `a model in ${bitsOf(own)} bits`, 'an adapter, or whole weights')
+    throw new InputError('weights', 'a quantized model', 'an adapter, or whole weights')
   }
 
   /** Restores weights from `copy`, under the current label or another. */
@@ -115,7 +115,7 @@ export class ServedWeights implements Naming {
     return this.#changed(label)
   }
 
-  /** SHA-256 of each parameter in f32; of 8- or 4-bit weights, of all together. */
+  /** SHA-256 of each parameter in f32; of quantized weights, of all together. */
   checksums(): Record<string, string> {
     const sums: Record<string, string> = {}
     const hash = (values: ArrayBufferView) =>

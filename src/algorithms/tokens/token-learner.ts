@@ -11,11 +11,10 @@ import { InputError } from '../../base/errors.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
 import { NUM_SLOTS, PolicySum } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import type { WeightBits } from '../../language/transformer/forward-plan.ts'
 import type { LoraAdapter, LoraModel } from '../../language/transformer/lora.ts'
-import type { TransformerModel } from '../../language/transformer/model.ts'
+import type { TransformerModel, WeightBits } from '../../language/transformer/model.ts'
 import { packedPlan } from '../../language/transformer/packed.ts'
-import { type BaseWeights, bitsOf } from '../../language/transformer/quantized.ts'
+import type { BaseWeights } from '../../language/transformer/quantized.ts'
 import { numStages } from '../../language/transformer/stages.ts'
 import type { LossDescriptor, LossTotals } from '../losses/losses.ts'
 import type { OptimizerSettings } from '../optimizers/optimizer.ts'
@@ -346,5 +345,5 @@ export function wholeSums(sums: Float64Array, numParts: number): Pick<TokenLossS
 export function trainedOf(weights: BaseWeights, adapter: { readonly weights: Float32Array } | null): Float32Array {
   if (adapter !== null) return adapter.weights
   if (weights instanceof Float32Array) return weights
-  throw new InputError('weights', `a model in ${bitsOf(weights)} bits`, 'an adapter to train, or weights in f32')
+  throw new InputError('weights', 'a quantized model', 'an adapter to train, or weights in f32')
 }

@@ -19,16 +19,24 @@ export const generateKeys = {
   topP: number(1, 'sample from the fewest tokens that have this probability together', { above: 0, max: 1 }),
   explore: boolean(true, 'sample tokens instead of taking the most probable'),
   seed: integer(0, 'seed of the sampled tokens', { min: 0 }),
-  quantize: choice(32, [32, 8, 4], 'bits of each weight, for the folder of a model, as in languageModel.quantize'),
+  quantize: choice(32, [32, 16, 8, 4], 'bits of each weight, for the folder of a model, as in languageModel.quantize'),
+  embeddingBits: choice(
+    32,
+    [32, 8, 4],
+    'bits of each weight of the embedding and the output head, as in languageModel.embeddingBits',
+  ),
   ...trustKeys,
 }
 
 /** colonnade generate <run|folder|hub id> prompt="…" [key=value …] */
 export const generateCommand: Command = async ({ words, json }) => {
   const { subject, texts } = splitWords(words, 'a run of a language model, a folder, or an id of the Hugging Face hub')
-  const { prompt, chat, context, temperature, topK, topP, quantize, trust, ...options } = readKeys(generateKeys, texts)
+  const { prompt, chat, context, temperature, topK, topP, quantize, embeddingBits, trust, ...options } = readKeys(
+    generateKeys,
+    texts,
+  )
   if (prompt === '') throw new InputError('prompt', 'nothing', 'a text to answer, like prompt="12+30="')
-  const model = await findModel(subject, { allowModule: askForModule(trust) }, { quantize })
+  const model = await findModel(subject, { allowModule: askForModule(trust) }, { quantize, embeddingBits })
   const prompts = [chat ? [{ role: 'user', content: prompt }] : prompt]
   const sampling = { temperature, topK, topP }
   const size = context === 0 ? {} : { context }
@@ -39,7 +47,8 @@ export const generateCommand: Command = async ({ words, json }) => {
 }
 
 interface ModelKeys {
-  readonly quantize?: 32 | 8 | 4
+  readonly quantize?: 32 | 16 | 8 | 4
+  readonly embeddingBits?: 32 | 8 | 4
   readonly loraRank?: number
   readonly loraAlpha?: number
   readonly loraTargets?: readonly string[]
@@ -48,11 +57,11 @@ interface ModelKeys {
 /** Finds the language model of a run, a folder or a hub id. */
 export async function findModel(subject: string, modules: ModuleTrust, keys: ModelKeys = {}) {
   if ((await kindOfRun(subject)) === null) return { policy: languageModel({ folder: subject, ...keys }) }
-  const { loraRank = 0, quantize = 32 } = keys
+  const { loraRank = 0, quantize = 32, embeddingBits = 32 } = keys
   if (loraRank > 0) throw new InputError('loraRank', `${loraRank}, for a run`, '0: a run has its own')
-  if (quantize < 32) {
+  for (const [key, bits] of Object.entries({ quantize, embeddingBits })) {
     const expected = `32, as the run has it, or its model's folder: ${subject}/model`
-    throw new InputError('quantize', `${quantize}, for a run`, expected)
+    if (bits < 32) throw new InputError(key, `${bits}, for a run`, expected)
   }
   const { environment, policy, weights, adapter } = await loadTrainedModel(subject, modules)
   return { environment, policy, weights, adapter }

@@ -8,7 +8,6 @@ import { type Constraint, LOGIT_CHANGES } from '../../environments/text.ts'
 import { type Grammars, grammarsOf, type Matcher } from '../../language/grammars/grammars.ts'
 import { StopStrings } from '../../language/tokenizers/stop-strings.ts'
 import { type DecoderColumns, TransformerDecoder } from '../../language/transformer/decoder.ts'
-import { bitsOf } from '../../language/transformer/quantized.ts'
 import { checkSampling } from '../../language/transformer/sampling.ts'
 import {
   checkTurn,
@@ -344,11 +343,7 @@ export class LocalEngine implements Engine, EngineThreads {
     const { adapter } = this.#context
     const own = adapter?.weights ?? this.#context.weights
     if (!(own instanceof Float32Array)) {
-      throw new InputError(
-        'weights of engine local',
-        `a model in ${bitsOf(own)} bits`,
-        'an adapter or an unquantized model',
-      )
+      throw new InputError('weights of engine local', 'a quantized model', 'an adapter or an unquantized model')
     }
     if (weights.length !== own.length) {
       throw new InputError(

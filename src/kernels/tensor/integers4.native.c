@@ -30,9 +30,6 @@ INLINE int32_t excess(const uint8_t *input) {
 
 #else
 
-/** Rows that share the nibbles once they are halves of bytes no more. */
-#define SHARING_ROWS 8
-
 /** `sum`, and in each lane the products of the four bytes of a word of nibbles, 0 … 15, and one of inputs. */
 INLINE words dot4(words sum, words nibbles, int32_t inputs) {
 #if defined __aarch64__

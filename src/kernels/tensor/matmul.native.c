@@ -5,7 +5,7 @@
  * stays in the first-level cache while the rows run over it. Few rows take B where it lies, and turn a transposed one in registers.
  * A transposed A is laid in rows. An element of C is one f32 sum in rising order of the depth, whatever the block that it falls in.
  */
-#include "../tile.native.h"
+#include "matmul.native.h"
 
 /** Depth and columns of the part of B in the panels. */
 #define DEPTH PANEL_DEPTH
@@ -116,16 +116,15 @@ INLINE void multiply_turned(struct sums sums, const float *a, const float *b, in
   else turned_1(1, sums.c, sums.c_row, sums.from, sums.from_row, a, b, columns, depth);
 }
 
-WORTH(matmul, numRows * numColumns * depth, 4096)
-void KERNEL(matmul)(float *c, float *a, float *b, float *bias, float *scratch, int32_t numRows, int32_t numColumns,
-                    int32_t depth, bool aTransposed, bool bTransposed, bool accumulate, int32_t biasLength) {
+void KERNEL(matmulWithin)(float *c, size_t cRow, float *a, float *b, float *bias, float *scratch, int numRows, int numColumns,
+                          int depth, bool aTransposed, bool bTransposed, bool accumulate, int biasLength) {
   float *const rowsCopy = scratch + DEPTH * COLUMNS;
   const size_t bRow = bTransposed ? depth : numColumns;
   const bool copies = bTransposed || numRows >= COPIED_ROWS;
   int turned = 0;
   if (bTransposed && !aTransposed && numRows > 0 && numRows <= TURNED_ROWS) {
-    struct sums sums = {c, numColumns, NULL, 0};
-    if (accumulate) sums = (struct sums){c, numColumns, c, numColumns};
+    struct sums sums = {c, cRow, NULL, 0};
+    if (accumulate) sums = (struct sums){c, cRow, c, cRow};
     else if (biasLength > 0) sums.from = bias;
     turned = numColumns - numColumns % WIDTH;
     multiply_turned(sums, a, b, numRows, turned, depth);
@@ -146,9 +145,9 @@ void KERNEL(matmul)(float *c, float *a, float *b, float *bias, float *scratch, i
         const size_t aRow = aTransposed ? part : depth;
         const int step = copies ? PANEL : columns;
         for (int j = 0; j < columns; j += step) {
-          float *const into = c + (size_t)i0 * numColumns + j0 + j;
-          struct sums sums = {into, numColumns, NULL, 0};
-          if (accumulate || k0 > 0) sums = (struct sums){into, numColumns, into, numColumns};
+          float *const into = c + i0 * cRow + j0 + j;
+          struct sums sums = {into, cRow, NULL, 0};
+          if (accumulate || k0 > 0) sums = (struct sums){into, cRow, into, cRow};
           else if (biasLength > 0) sums.from = bias + j0 + j;
           const float *panel = copies ? scratch + (size_t)j * part : source;
           multiply(sums, rowsOfA, aRow, panel, copies ? PANEL : bRow, rows, least(columns - j, step), part);
@@ -156,4 +155,11 @@ void KERNEL(matmul)(float *c, float *a, float *b, float *bias, float *scratch, i
       }
     }
   }
+}
+
+WORTH(matmul, numRows * numColumns * depth, 4096)
+void KERNEL(matmul)(float *c, float *a, float *b, float *bias, float *scratch, int32_t numRows, int32_t numColumns,
+                    int32_t depth, bool aTransposed, bool bTransposed, bool accumulate, int32_t biasLength) {
+  KERNEL(matmulWithin)(c, numColumns, a, b, bias, scratch, numRows, numColumns, depth, aTransposed, bTransposed, accumulate,
+                       biasLength);
 }

@@ -31,3 +31,26 @@ export function matmul(
     }
   }
 }
+
+/** Column `column` of `matmul` with a transposed B, from that row of B alone. */
+export function matmulColumn(
+  c: Float32Array,
+  a: Float32Array,
+  row: Float32Array,
+  bias: Float32Array,
+  numRows: number,
+  numColumns: number,
+  depth: number,
+  column: number,
+  accumulate: boolean,
+): void {
+  for (let i = 0; i < numRows; i++) {
+    const at = i * numColumns + column
+    let sum = accumulate ? c[at]! : bias.length > 0 ? bias[column]! : 0
+    for (let k = 0; k < depth; k++) sum += a[i * depth + k]! * row[k]!
+    c[at] = sum
+  }
+}
+
+/** Weights that are not f32 become so for as many columns of a product at a time, so that workspace has room for their rows. */
+export const RESTORED_COLUMNS = 512

@@ -3,7 +3,7 @@
  * from −127 to 127, a byte each in two's complement, times one scale.
  */
 
-import { matmul } from './matmul.ts'
+import { matmulColumn } from './matmul.ts'
 
 /** Leaves 17 of a number's 53 bits (Veltkamp's splitting). */
 const SPLIT = 2 ** 36 + 1
@@ -40,14 +40,36 @@ export function dequantizeRows(
   numRows: number,
   width: number,
 ): void {
-  for (let row = 0; row < numRows; row++) {
-    for (let k = 0; k < width; k++) x[row * width + k] = ((values[row * width + k]! << 24) >> 24) * scale[row]!
-  }
+  for (let row = 0; row < numRows; row++) restoreRow(x, row, values, scale, row, width)
+}
+
+/** Row i of x: the weights of row `index[i]`. */
+export function gatherQuantized(
+  x: Float32Array,
+  values: Uint8Array,
+  scale: Float32Array,
+  index: Uint32Array,
+  numRows: number,
+  width: number,
+): void {
+  for (let i = 0; i < numRows; i++) restoreRow(x, i, values, scale, index[i]!, width)
+}
+
+function restoreRow(
+  x: Float32Array,
+  to: number,
+  values: Uint8Array,
+  scale: Float32Array,
+  row: number,
+  width: number,
+): void {
+  for (let k = 0; k < width; k++) x[to * width + k] = ((values[row * width + k]! << 24) >> 24) * scale[row]!
 }
 
 /**
  * C (numRows × numColumns) = A (numRows × depth) · Bᵀ, where B (numColumns × depth) is in 8 bits: the bits of `matmul` with the
- * weights that the bytes stand for. `bias`, `accumulate` and `scratch` are as there, `dequantized` (numColumns × depth) is workspace.
+ * weights that the bytes stand for. `bias`, `accumulate` and `scratch` are as there, `dequantized` (depth for each column, up to
+ * RESTORED_COLUMNS of them) is workspace.
  */
 export function matmulQuantized(
   c: Float32Array,
@@ -56,12 +78,14 @@ export function matmulQuantized(
   scale: Float32Array,
   bias: Float32Array,
   dequantized: Float32Array,
-  scratch: Float32Array,
+  _scratch: Float32Array,
   numRows: number,
   numColumns: number,
   depth: number,
   accumulate: boolean,
 ): void {
-  dequantizeRows(dequantized, values, scale, numColumns, depth)
-  matmul(c, a, dequantized, bias, scratch, numRows, numColumns, depth, false, true, accumulate)
+  for (let column = 0; column < numColumns; column++) {
+    restoreRow(dequantized, 0, values, scale, column, depth)
+    matmulColumn(c, a, dequantized, bias, numRows, numColumns, depth, column, accumulate)
+  }
 }

@@ -21,9 +21,6 @@ INLINE void store_weights(float *x, v128_t nibbles, float scale, int left) {
 
 #else
 
-/** Up to this many rows share the halves that become f32: with more the whole matrix does first. */
-#define SHARING_ROWS 8
-
 /** The nibbles of each word at `place`, of eight, as numbers from −8 to 7 times the word's scale; 8 is a sign, once turned over. */
 INLINE vec weights_of(bits turned, int place, vec scale) {
   return __builtin_convertvector((words)(turned << (28 - 4 * place)) >> 28, vec) * scale;
@@ -104,14 +101,16 @@ INLINE void nibble_tile(const int rows, const int first, const int vectors, int 
   }
 }
 
-/** A product with up to SHARING_ROWS rows and whole groups of columns. */
-static void multiply_nibbles(float *c, const float *a, const uint8_t *values, const float *bias, int numRows, int numColumns,
+/** The whole groups of columns of a product with up to SHARING_ROWS rows; how many columns there are in them. */
+static int multiply_nibbles(float *c, const float *a, const uint8_t *values, const float *bias, int numRows, int numColumns,
                              int depth, bool accumulate, int biasLength) {
+  if (numRows < 1 || numRows > SHARING_ROWS) return 0;
   struct sums sums = {c, numColumns, NULL, 0};
   if (accumulate) sums = (struct sums){c, numColumns, c, numColumns};
   else if (biasLength > 0) sums.from = bias;
   const size_t group_bytes = (size_t)((depth + BLOCK - 1) / BLOCK) * BLOCK_BYTES;
-  for (int j = 0; j < numColumns;) {
+  int j = 0;
+  while (numColumns - j >= TOGETHER) {
     // One row alone: each addition would wait for the one before.
     const int groups = numRows == 1 && numColumns - j >= 2 * TOGETHER ? 2 : 1;
     if (groups == 2) nibble_tile(1, 0, 2 * VECTORS, 1, sums, a, values, depth);
@@ -126,6 +125,7 @@ static void multiply_nibbles(float *c, const float *a, const uint8_t *values, co
     if (sums.from != NULL) sums.from += groups * TOGETHER;
     values += groups * group_bytes;
   }
+  return j;
 }
 
 #endif
@@ -133,12 +133,10 @@ static void multiply_nibbles(float *c, const float *a, const uint8_t *values, co
 WORTH(matmulQuantized4, numRows * numColumns * depth, 4096)
 void KERNEL(matmulQuantized4)(float *c, float *a, uint8_t *values, float *bias, float *dequantized, float *scratch,
                               int32_t numRows, int32_t numColumns, int32_t depth, bool accumulate, int32_t biasLength) {
+  const size_t group_bytes = (size_t)((depth + BLOCK - 1) / BLOCK) * BLOCK_BYTES;
+  int done = 0;
 #ifndef __wasm__
-  if (numRows >= 1 && numRows <= SHARING_ROWS && numColumns % TOGETHER == 0) {
-    multiply_nibbles(c, a, values, bias, numRows, numColumns, depth, accumulate, biasLength);
-    return;
-  }
+  done = multiply_nibbles(c, a, values, bias, numRows, numColumns, depth, accumulate, biasLength);
 #endif
-  KERNEL(dequantizeRows4)(dequantized, values, numColumns, depth);
-  KERNEL(matmul)(c, a, dequantized, bias, scratch, numRows, numColumns, depth, false, true, accumulate, biasLength);
+  MULTIPLY_RESTORED(done, KERNEL(dequantizeRows4)(dequantized, values + first / TOGETHER * group_bytes, columns, depth))
 }

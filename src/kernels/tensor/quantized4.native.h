@@ -2,7 +2,7 @@
 #ifndef COLONNADE_QUANTIZED4
 #define COLONNADE_QUANTIZED4
 
-#include "../tile.native.h"
+#include "matmul.native.h"
 
 /** Neighbors of a row that share a scale. */
 #define BLOCK 32

@@ -8,7 +8,7 @@
 
 import { narrowF16 } from '../../base/half.ts'
 import { INPUT_BLOCK } from './integers.ts'
-import { matmul } from './matmul.ts'
+import { matmulColumn } from './matmul.ts'
 
 /** Rows that lie together. */
 const TOGETHER = 16
@@ -62,22 +62,35 @@ export function quantizeRows4(values: Uint8Array, x: Float32Array, numRows: numb
 
 /** The weights that the bytes stand for. */
 export function dequantizeRows4(x: Float32Array, values: Uint8Array, numRows: number, width: number): void {
+  for (let row = 0; row < numRows; row++) restoreRow(x, row, values, row, width)
+}
+
+/** Row i of x: the weights of row `index[i]`. */
+export function gatherQuantized4(
+  x: Float32Array,
+  values: Uint8Array,
+  index: Uint32Array,
+  numRows: number,
+  width: number,
+): void {
+  for (let i = 0; i < numRows; i++) restoreRow(x, i, values, index[i]!, width)
+}
+
+function restoreRow(x: Float32Array, to: number, values: Uint8Array, row: number, width: number): void {
   const numBlocks = Math.ceil(width / INPUT_BLOCK)
-  for (let row = 0; row < numRows; row++) {
-    for (let block = 0; block < numBlocks; block++) {
-      const at = blockOf(row, block, numBlocks)
-      const scale = scaleOf(values, at, row)
-      const first = block * INPUT_BLOCK
-      for (let k = 0; k < Math.min(INPUT_BLOCK, width - first); k++) {
-        x[row * width + first + k] = multipleOf(values, at, row, k) * scale
-      }
+  for (let block = 0; block < numBlocks; block++) {
+    const at = blockOf(row, block, numBlocks)
+    const scale = scaleOf(values, at, row)
+    const first = block * INPUT_BLOCK
+    for (let k = 0; k < Math.min(INPUT_BLOCK, width - first); k++) {
+      x[to * width + first + k] = multipleOf(values, at, row, k) * scale
     }
   }
 }
 
 /**
  * C (numRows × numColumns) = A (numRows × depth) · Bᵀ, where B (numColumns × depth) is in 4 bits: the bits of `matmul` with the
- * weights that the bytes stand for. `bias`, `accumulate` and `scratch` are as there, `dequantized` (numColumns × depth) is workspace.
+ * weights that the bytes stand for. `bias`, `accumulate`, `dequantized` and `scratch` are as in `matmulQuantized`.
  */
 export function matmulQuantized4(
   c: Float32Array,
@@ -85,14 +98,16 @@ export function matmulQuantized4(
   values: Uint8Array,
   bias: Float32Array,
   dequantized: Float32Array,
-  scratch: Float32Array,
+  _scratch: Float32Array,
   numRows: number,
   numColumns: number,
   depth: number,
   accumulate: boolean,
 ): void {
-  dequantizeRows4(dequantized, values, numColumns, depth)
-  matmul(c, a, dequantized, bias, scratch, numRows, numColumns, depth, false, true, accumulate)
+  for (let column = 0; column < numColumns; column++) {
+    restoreRow(dequantized, 0, values, column, depth)
+    matmulColumn(c, a, dequantized, bias, numRows, numColumns, depth, column, accumulate)
+  }
 }
 
 /** Where the bytes of the sixteen rows with `row` begin in a block. */

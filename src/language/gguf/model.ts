@@ -8,7 +8,6 @@ import type { Tokenizer } from '../tokenizers/tokenizer.ts'
 import { isOfCritic, type OpenWeights } from '../transformer/folder.ts'
 import { type TransformerModel, transformer } from '../transformer/model.ts'
 import { sizeOf } from '../transformer/parameters.ts'
-import { rowTaker } from '../transformer/quantized.ts'
 import { partsOfRows } from '../transformer/storage.ts'
 import { type Gguf, type GgufTensor, readGguf, readRows, withFile } from './file.ts'
 import { configOf, ggufName, headsOf, inHalves, turned } from './names.ts'
@@ -46,8 +45,7 @@ export async function openGguf(
     async openWeights() {
       return {
         notes: [],
-        fill(weights) {
-          const take = rowTaker(model, weights)
+        fill(take) {
           withFile(path, (file) => {
             for (const place of places) {
               const { parameter } = place

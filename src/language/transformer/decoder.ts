@@ -5,9 +5,9 @@ import { type ColumnSpec, type Columns, column, type Plan } from '../../componen
 import type { TurnChanges } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { Forward, type KeyValueCache } from './forward.ts'
-import { forwardPlan, type WeightBits } from './forward-plan.ts'
+import { forwardPlan } from './forward-plan.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
-import type { TransformerModel } from './model.ts'
+import type { TransformerModel, WeightBits } from './model.ts'
 import type { BaseWeights } from './quantized.ts'
 import { changedRowsPlan, checkSampling, inverseOf, maskWords, type Sampling } from './sampling.ts'
 
@@ -175,10 +175,8 @@ export class TransformerDecoder {
     assert(count <= lane.length, 'count is above the rows of the columns') // A message with numbers would allocate at each call.
     this.#run(count)
     const { kernels, model, weights } = this.#forward
-    const { vocabularySize, width, logitCap } = model.shape
-    const { hidden, scratch } = forward
-    const { wholeHead, headBias } = weights
-    kernels.matmul(logits, hidden, wholeHead, headBias, scratch, count, vocabularySize, width, false, true, false)
+    const { vocabularySize, logitCap } = model.shape
+    this.#forward.multiply(logits, forward.hidden, weights.wholeHead, count)
     if (logitCap > 0) kernels.capElements(logits, logitCap, count * vocabularySize)
   }
 

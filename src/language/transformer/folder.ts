@@ -13,8 +13,8 @@ import type { Parameter } from '../../policies/policy.ts'
 import { checkTensor, checkWeights, type weightTypes } from '../../policies/weights.ts'
 import { isKnownFamily } from './config.ts'
 import { type TransformerModel, transformer } from './model.ts'
-import { viewParameters } from './parameters.ts'
-import { type BaseWeights, rowTaker } from './quantized.ts'
+import { EMBEDDING, HEAD, viewParameters } from './parameters.ts'
+import { rowTaker, type TakeRows } from './quantized.ts'
 import { findReads, type Read, readParameters, rowsOf, storedName, toStored } from './storage.ts'
 
 const DTYPES = { F32: 'float32', F16: 'float16', BF16: 'bfloat16' } as const
@@ -27,16 +27,14 @@ export interface TransformerFolder {
 }
 
 export interface OpenWeights {
-  /** Reads the weights, shard by shard, into columns of the model; quantizes them as they are read. */
-  fill(weights: BaseWeights): void
+  /** Reads the weights, shard by shard, and hands them over row by row. */
+  fill(take: TakeRows): void
   /** Tensors that are left out, one sentence each. */
   readonly notes: readonly string[]
 }
 
 /** RoPE buffers that old versions of transformers stored; they follow from the configuration. */
 const ROPE_BUFFER = /(^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$/
-const HEAD = 'lm_head.weight'
-const EMBEDDING = 'model.embed_tokens.weight'
 
 /** Reads a model's configuration. @throws InputError as `transformer` does, and for the folder of a run. */
 export async function openTransformer(
@@ -66,7 +64,7 @@ export async function loadTransformer(
   const { model, openWeights } = await openTransformer(folder, options)
   const { fill, notes } = await openWeights()
   const weights = new Float32Array(model.numParameters)
-  fill(weights)
+  fill(rowTaker(model, weights))
   return { model, weights, notes }
 }
 
@@ -114,8 +112,7 @@ async function openWeights(folder: string, model: TransformerModel): Promise<Ope
     ...(leftOut.length === 0 ? [] : [`${folder}: left out ${listed(leftOut)}, which follow from config.json`]),
   ]
   return {
-    fill(weights) {
-      const take = rowTaker(model, weights)
+    fill(take) {
       for (const { path, reads } of shards) withFile(path, (file) => readParameters(model, path, file, reads, take))
     },
     notes,

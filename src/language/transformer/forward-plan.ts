@@ -1,9 +1,10 @@
 /** The columns that a transformer's forward pass writes: for all layers if gradients follow, otherwise for one. */
 import { column, type Plan } from '../../components/column.ts'
-import { attentionScratch, INPUT_BLOCK, MATMUL_SCRATCH } from '../../kernels/bind.ts'
+import { attentionScratch, INPUT_BLOCK, MATMUL_SCRATCH, RESTORED_COLUMNS } from '../../kernels/bind.ts'
 import type { Experts, TransformerShape } from './config.ts'
 import type { LoraModel } from './lora.ts'
-import type { TransformerModel } from './model.ts'
+import type { TransformerModel, WeightBits } from './model.ts'
+import { VOCABULARY_CHUNK } from './parameters.ts'
 
 export function layerPlan({ shape }: TransformerModel, rows: number) {
   const { width, numHeads, numKeyHeads, headWidth, queryKeyNorm, normsAfter, gated } = shape
@@ -44,9 +45,6 @@ function hasBranch({ normsAfter, residualScale, outputBias, feedForwardBias, exp
   return experts !== null || normsAfter || residualScale !== 1 || outputBias || feedForwardBias
 }
 
-/** Bits per projection weight: 32, or 8 or 4 in a frozen model. */
-export type WeightBits = 32 | 8 | 4
-
 /** Which activations a pass keeps: of one layer at a time, of all layers, or of one and the inputs of all. */
 export type Kept = 'one' | 'all' | 'inputs'
 
@@ -66,7 +64,7 @@ export function forwardPlan(
   const widest = Math.max(width, numHeads * headWidth, feedForwardWidth)
   const numLayers = kept === 'all' ? shape.numLayers : 1
   const numInputs = kept === 'inputs' ? shape.numLayers - 1 : 0
-  const inputBlocks = weightBits < 32 && quantizesActivations ? Math.ceil(widest / INPUT_BLOCK) : 0
+  const inputBlocks = weightBits < 16 && quantizesActivations ? Math.ceil(widest / INPUT_BLOCK) : 0
   return {
     layers: Object.fromEntries(Array.from({ length: numLayers }, (_, index) => [index, layerPlan(model, rows)])),
     /** Inputs of the layers from the second on, if only the inputs are kept: rows × width. */
@@ -95,8 +93,8 @@ export function forwardPlan(
     /** Workspace of the matrix products. */
     scratch: column('f32', MATMUL_SCRATCH),
     none: column('f32', 0),
-    /** A projection's weights in f32, if they are kept in fewer bits. */
-    dequantized: column('f32', weightBits < 32 ? width * Math.max(numHeads * headWidth, feedForwardWidth) : 0),
+    /** A matrix's weights in f32, if they are kept in fewer bits: all of a projection's where gradients pass through it. */
+    dequantized: column('f32', weightBits < 32 ? restoredWeights(shape, kept) : 0),
     /** A projection's inputs in 8 bits, and the scale of each block. */
     input: column('u8', rows, inputBlocks * INPUT_BLOCK),
     inputScale: each(inputBlocks),
@@ -123,6 +121,15 @@ export function forwardPlan(
     /** The critic's values. Empty without a value head. */
     value: each(hasValueHead ? 1 : 0),
   } satisfies Plan
+}
+
+function restoredWeights(shape: TransformerShape, kept: Kept): number {
+  const { width, numHeads, headWidth, vocabularySize } = shape
+  const widest = Math.max(numHeads * headWidth, widestFed(shape))
+  const inHead = Math.min(vocabularySize, VOCABULARY_CHUNK) * width
+  const projection = width * widest
+  const inProduct = Math.min(projection, RESTORED_COLUMNS * Math.max(width, widest))
+  return Math.max(inHead, kept === 'one' ? inProduct : projection)
 }
 
 const NO_EXPERTS: Experts = { count: 0, chosen: 0, width: 0, normalized: false, sharedWidth: 0, layers: [] }

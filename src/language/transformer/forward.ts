@@ -11,9 +11,12 @@ import type { Kernels } from '../../kernels/kernels.ts'
 import type { TransformerShape } from './config.ts'
 import type { forwardPlan } from './forward-plan.ts'
 import type { LoraAdapter } from './lora.ts'
+import { gather, multiply, restore } from './matrices.ts'
 import { mixForward } from './mixture.ts'
 import type { TransformerModel } from './model.ts'
 import {
+  type Dense,
+  type Matrix,
   mapParameters,
   type Norm,
   nameParameters,
@@ -165,7 +168,7 @@ export class Forward {
     const { columns, kernels, model, layers } = this
     const { numLayers, width } = model.shape
     const { top, topInverseRms, hidden, normed } = columns
-    kernels.gatherRows(layers[0]!.x, this.weights.embedding, this.#tokenRows, 0, count, width)
+    gather(kernels, layers[0]!.x, this.weights.embedding, this.#tokenRows, count)
     this.scaleEmbedding(layers[0]!.x, count * width)
     const { positions } = this.weights
     if (positions.length > 0) {
@@ -377,24 +380,17 @@ export class Forward {
     if (y !== null) this.join(y, x, branch, count * width)
   }
 
-  /** Sets y (count × outputs) = x · Wᵀ + bias plus what an adapter adds, or adds that to y. */
+  /** Sets y (count × outputs) = x · Wᵀ + bias, or adds that to y. */
+  multiply(y: Float32Array, x: Float32Array, layer: Dense, count: number, accumulate = false): void {
+    multiply(this.kernels, this.columns, this.model.quantizesActivations, y, x, layer, count, accumulate)
+  }
+
+  /** The same, plus what an adapter adds. */
   project(y: Float32Array, x: Float32Array, projection: Projection, count: number, accumulate = false): void {
     const { kernels } = this
-    const { none, scratch, dequantized, input, inputScale } = this.columns
-    const { numOutputs, numInputs, bias, b, weight, quantized } = projection
-    if (quantized === null) {
-      kernels.matmul(y, x, weight, bias, scratch, count, numOutputs, numInputs, false, true, accumulate)
-    } else {
-      const { bits, values, scale } = quantized
-      const sizes = [count, numOutputs, numInputs] as const
-      if (this.model.quantizesActivations) {
-        kernels.quantizeInputs(input, inputScale, x, count, numInputs)
-        if (bits === 8) kernels.matmulIntegers(y, input, inputScale, values, scale, bias, ...sizes, accumulate)
-        else kernels.matmulIntegers4(y, input, inputScale, values, bias, ...sizes, accumulate)
-      } else if (bits === 8) {
-        kernels.matmulQuantized(y, x, values, scale, bias, dequantized, scratch, ...sizes, accumulate)
-      } else kernels.matmulQuantized4(y, x, values, bias, dequantized, scratch, ...sizes, accumulate)
-    }
+    const { none, scratch } = this.columns
+    const { numOutputs, b } = projection
+    this.multiply(y, x, projection, count, accumulate)
     if (b.length === 0) return
     const { low } = this.projectLow(x, projection, count)
     kernels.matmul(y, low, b, none, scratch, count, numOutputs, b.length / numOutputs, false, true, true)
@@ -408,14 +404,9 @@ export class Forward {
     this.kernels.matmul(dx, dy, weight, none, scratch, count, numInputs, numOutputs, false, false, accumulate)
   }
 
-  /** A projection's weights in f32. Valid until the next call if they are kept in fewer bits. */
-  weightOf({ weight, quantized, numOutputs, numInputs }: Projection): Float32Array {
-    if (quantized === null) return weight
-    const { dequantized } = this.columns
-    const { bits, values, scale } = quantized
-    if (bits === 8) this.kernels.dequantizeRows(dequantized, values, scale, numOutputs, numInputs)
-    else this.kernels.dequantizeRows4(dequantized, values, numOutputs, numInputs)
-    return dequantized
+  /** A matrix in f32. Valid until the next product if it is kept in fewer bits. */
+  weightOf(matrix: Matrix): Float32Array {
+    return restore(this.kernels, this.columns.dequantized, matrix)
   }
 
   /** Sets `low` (count × rank) = scale · dropout(x) · Aᵀ and returns dropout(x). */

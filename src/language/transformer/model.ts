@@ -17,6 +17,9 @@ import {
 /** Bits of the numbers in a cache. */
 export type CacheBits = 32 | 16
 
+/** Bits of a weight: f32, bf16, or integers with scales. */
+export type WeightBits = 32 | 16 | 8 | 4
+
 /** A transformer's shape and parameters, without memory. */
 export interface TransformerModel {
   readonly config: TransformerConfig
@@ -34,6 +37,8 @@ export interface TransformerModel {
   readonly device: 'none' | 'webgpu'
   /** Bits of a key's or value's numbers, in caches and wherever they are attended to: 32, or 16 (bf16). */
   readonly cacheBits: CacheBits
+  /** Bits of a weight of the embedding and the output head, in a model whose projections are quantized. */
+  readonly embeddingBits: WeightBits
   /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`; norms multiply by 1, biases are 0. */
   initialize(weights: Float32Array, random: Random, key: number): void
 }
@@ -42,6 +47,7 @@ export interface TransformerModel {
  * A transformer from the content of a `config.json` of a family in `families.ts`. `valueHead` adds a
  * value head that begins at 0, for algorithms with a critic. `quantizeActivations` quantizes inputs to 8 bits where
  * weights have 8 or 4 bits. `checkpointing` keeps only the inputs of layers while gradients are computed (Chen et al. 2016). `cacheBits: 16` rounds keys and values to bf16.
+ * `embeddingBits` are those of the embedding and the output head where the projections have fewer than 32.
  *
  * @throws InputError as `transformerShape` does.
  * @example transformer({ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4,
@@ -55,12 +61,14 @@ export function transformer(
     quantizeActivations = false,
     checkpointing = false,
     cacheBits = 32,
+    embeddingBits = 32,
   }: {
     readonly subject?: string
     readonly valueHead?: boolean
     readonly quantizeActivations?: boolean
     readonly checkpointing?: boolean
     readonly cacheBits?: CacheBits
+    readonly embeddingBits?: WeightBits
   } = {},
 ): TransformerModel {
   checkGiven('config of transformer', config, [])
@@ -81,6 +89,7 @@ export function transformer(
     recomputesActivations: checkpointing,
     device: 'none',
     cacheBits,
+    embeddingBits,
     initialize(weights, random, key) {
       parameters.forEach((parameter, index) => {
         const view = weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter))

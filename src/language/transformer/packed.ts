@@ -11,10 +11,10 @@ import type { TokenSpans, TurnChanges } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Evaluated, Parameter, ParameterViews } from '../../policies/policy.ts'
 import { addElements, copyElements, Forward } from './forward.ts'
-import { forwardPlan, mixtureBackwardPlan, type WeightBits } from './forward-plan.ts'
+import { forwardPlan, mixtureBackwardPlan } from './forward-plan.ts'
 import type { LoraAdapter, LoraModel } from './lora.ts'
 import { mixBackward } from './mixture.ts'
-import type { TransformerModel } from './model.ts'
+import type { TransformerModel, WeightBits } from './model.ts'
 import {
   mapParameters,
   type Norm,
@@ -128,7 +128,7 @@ export class PackedTransformer {
   #tokens: ArrayLike<number> = []
   #several: SeveralTargets | null = null
 
-  /** An adapter freezes the model's weights, and gradients are the adapter's. 8- and 4-bit weights need one. */
+  /** An adapter freezes the model's weights, and gradients are the adapter's. Quantized weights need one. */
   constructor(
     model: TransformerModel,
     weights: BaseWeights,
@@ -138,7 +138,7 @@ export class PackedTransformer {
   ) {
     this.#columns = columns
     this.#forward = new Forward(model, weights, columns.forward, kernels, adapter)
-    this.#bits = bitsOf(weights)
+    this.#bits = bitsOf(model, weights)
     columns.ones.fill(1)
   }
 
@@ -232,7 +232,7 @@ export class PackedTransformer {
     this.#forward.run(count)
     for (let chunk = 0; chunk < weights.head.length; chunk++) {
       const first = chunk * VOCABULARY_CHUNK
-      const tokens = this.#chunkLogits(weights.head[chunk]!, first, inverse, count)
+      const tokens = this.#chunkLogits(chunk, inverse, count)
       kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, target, inverse, count, first, tokens)
       this.#several?.take(logits, first, tokens)
     }
@@ -250,7 +250,7 @@ export class PackedTransformer {
    * Evaluates the packed rows, calls `lossOf` once, and adds the loss's gradient to `gradient`. `step` is the
    * optimizer's and keys an adapter's dropout: the dropped inputs are a function of the step, the sequence's index in
    * the packed list, and the token's index in the sequence. `turns` are those of threads that share the gradient.
-   * @throws InputError for weights in 8 or 4 bits without an adapter.
+   * @throws InputError for quantized weights without an adapter.
    */
   differentiate(
     count: number,
@@ -281,7 +281,8 @@ export class PackedTransformer {
       turns.end(numLayers - index)
     }
     turns.begin(numLayers + 1)
-    if (into.embedding.length > 0) this.#backwardEmbedding(into, turns.embedding ?? into.embedding, count)
+    const embedding = into.embedding.weight
+    if (embedding.length > 0) this.#backwardEmbedding(into, turns.embedding ?? embedding, count)
     turns.end(numLayers + 1)
   }
 
@@ -307,15 +308,13 @@ export class PackedTransformer {
   }
 
   /** Computes the logits of one chunk of the vocabulary, masked by candidate sets. Returns its number of tokens. */
-  #chunkLogits(head: Float32Array, first: number, inverse: number, count: number): number {
-    const { model, columns, kernels } = this.#forward
+  #chunkLogits(chunk: number, inverse: number, count: number): number {
+    const { model, columns, kernels, weights } = this.#forward
     const { logits, capped, candidateBegin, candidateEnd, mask, changed, wasAbove } = this.#columns
-    const { hidden, none, scratch } = columns
-    const { width, vocabularySize, logitCap } = model.shape
-    const tokens = head.length / width
-    const { headBias } = this.#forward.weights
-    const bias = headBias.length > 0 ? headBias.subarray(first, first + tokens) : none
-    kernels.matmul(logits, hidden, head, bias, scratch, count, tokens, width, false, true, false)
+    const { vocabularySize, logitCap } = model.shape
+    const first = chunk * VOCABULARY_CHUNK
+    const tokens = weights.head[chunk]!.numOutputs
+    this.#forward.multiply(logits, columns.hidden, weights.head[chunk]!, count)
     if (logitCap > 0) {
       kernels.capElements(logits, logitCap, count * tokens)
       copyElements(capped, logits, count * tokens)
@@ -344,19 +343,20 @@ export class PackedTransformer {
       const head = weights.head[chunk]!
       const first = chunk * VOCABULARY_CHUNK
       // With one chunk, its logits are still there.
-      const tokens = weights.head.length > 1 ? this.#chunkLogits(head, first, inverse, count) : head.length / width
+      const tokens = weights.head.length > 1 ? this.#chunkLogits(chunk, inverse, count) : head.numOutputs
       kernels.vocabularyBackward(logits, dLogprob, dEntropy, entropy, max, sum, target, inverse, count, first, tokens)
       this.#several?.addDerivatives(logits, first, tokens)
       if (changes !== null)
         kernels.changeVocabulary(logits, wasAbove, this.#tokens, changed, changes, count, first, tokens, true)
       if (logitCap > 0) kernels.capBackward(logits, capped, logitCap, count * tokens)
-      if (into.headBias.length > 0) {
-        const dBias = into.headBias.subarray(first, first + tokens)
+      const dBias = into.head[chunk]?.bias ?? none
+      if (dBias.length > 0) {
         kernels.matmul(dBias, this.#columns.ones, logits, none, scratch, 1, tokens, count, false, false, true)
       }
-      const dHead = into.head[chunk]
+      const dHead = into.head[chunk]?.weight
       if (dHead) kernels.matmul(dHead, logits, hidden, none, scratch, tokens, width, count, true, false, true)
-      kernels.matmul(dNormed, logits, head, none, scratch, count, width, tokens, false, false, chunk > 0)
+      const whole = this.#forward.weightOf(head)
+      kernels.matmul(dNormed, logits, whole, none, scratch, count, width, tokens, false, false, chunk > 0)
     }
     if (model.hasValueHead) {
       this.#backwardWeights(into.valueHead, dValue, hidden, count, 1, width, into.valueBias)

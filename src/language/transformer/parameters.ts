@@ -1,19 +1,26 @@
 /** Names the parameters of a model, an adapter, both, or a gradient of either. Absent parameters are empty arrays. */
-import { VOCABULARY_STEP } from '../../kernels/bind.ts'
+import { bytesIn4Bits, VOCABULARY_STEP } from '../../kernels/bind.ts'
 import type { Parameter, ParameterViews } from '../../policies/policy.ts'
 import type { Experts, TransformerShape } from './config.ts'
 
-/** A dense layer y = W x + b, plus an adapter's scale · B A x. */
-export interface Projection {
+/** A matrix of weights, numOutputs × numInputs. */
+export interface Matrix {
   readonly numOutputs: number
   readonly numInputs: number
+  readonly weight: Float32Array
+  /** The weights in 16, 8 or 4 bits, if they are kept so; `weight` is empty then. */
+  readonly quantized: QuantizedMatrix | null
+}
+
+/** A dense layer y = W x + b, without an adapter. */
+export interface Dense extends Matrix {
+  readonly bias: Float32Array
+}
+
+/** A dense layer plus an adapter's scale · B A x. */
+export interface Projection extends Dense {
   /** Index of the projection in the model. */
   readonly place: number
-  /** numOutputs × numInputs. */
-  readonly weight: Float32Array
-  /** The weights in 8 or 4 bits, if they are kept so; `weight` is empty then. */
-  readonly quantized: QuantizedMatrix | null
-  readonly bias: Float32Array
   /** A (rank × numInputs) and B (numOutputs × rank). */
   readonly a: Float32Array
   readonly b: Float32Array
@@ -62,15 +69,14 @@ export interface LayerWeights {
 }
 
 export interface TransformerWeights {
-  readonly embedding: Float32Array
+  readonly embedding: Matrix
   readonly layers: readonly LayerWeights[]
   readonly norm: Norm
   /** The embeddings of positions, if the model has them. */
   readonly positions: Float32Array
   /** The rows of the output head, VOCABULARY_CHUNK tokens per chunk. */
-  readonly head: readonly Float32Array[]
-  readonly wholeHead: Float32Array
-  readonly headBias: Float32Array
+  readonly head: readonly Dense[]
+  readonly wholeHead: Dense
   readonly valueHead: Float32Array
   readonly valueBias: Float32Array
 }
@@ -85,6 +91,10 @@ export const PROJECTIONS = {
   up_proj: 'mlp.up_proj',
   down_proj: 'mlp.down_proj',
 } as const
+
+/** The embedding's parameter, and the output head's where they are not tied. */
+export const EMBEDDING = 'model.embed_tokens.weight'
+export const HEAD = 'lm_head.weight'
 
 export type ProjectionName = keyof typeof PROJECTIONS
 
@@ -161,9 +171,14 @@ export function nameParameters(
     weight: views.get(`${name}.weight`) ?? norm,
     bias: views.get(`${name}.bias`) ?? norm,
   })
-  const embedding = take('model.embed_tokens.weight')
-  const wholeHead = shape.tiedEmbeddings ? embedding : take('lm_head.weight')
-  const chunkElements = VOCABULARY_CHUNK * shape.width
+  const { vocabularySize, width: numInputs } = shape
+  const matrix = (name: string): Matrix => ({
+    ...{ numOutputs: vocabularySize, numInputs, weight: take(name), quantized: matrices?.get(name) ?? null },
+  })
+  const embedding = matrix(EMBEDDING)
+  const wholeHead = { ...(shape.tiedEmbeddings ? embedding : matrix(HEAD)), bias: take('lm_head.bias') }
+  // A gradient of an adapter has no head.
+  const hasHead = wholeHead.weight.length > 0 || wholeHead.quantized !== null
   const names = Object.keys(PROJECTIONS) as ProjectionName[]
   return {
     embedding,
@@ -212,25 +227,50 @@ export function nameParameters(
     }),
     norm: normNamed('model.norm'),
     positions: take('model.embed_positions.weight'),
-    head: Array.from({ length: Math.ceil(wholeHead.length / chunkElements) }, (_, chunk) =>
-      wholeHead.subarray(chunk * chunkElements, Math.min((chunk + 1) * chunkElements, wholeHead.length)),
+    head: Array.from({ length: hasHead ? Math.ceil(vocabularySize / VOCABULARY_CHUNK) : 0 }, (_, chunk) =>
+      rowsOfMatrix(wholeHead, chunk * VOCABULARY_CHUNK, Math.min((chunk + 1) * VOCABULARY_CHUNK, vocabularySize)),
     ),
     wholeHead,
-    headBias: take('lm_head.bias'),
     valueHead: take(VALUE_HEAD.weight),
     valueBias: take(VALUE_HEAD.bias),
   }
 }
 
-/** A projection's weights in 8 or 4 bits. */
-export interface QuantizedMatrix {
-  readonly bits: 8 | 4
-  readonly numOutputs: number
-  readonly numInputs: number
-  /** 8 bits: numOutputs × numInputs, in two's complement. 4 bits: the format of `quantizeRows4`, with scales inside. */
-  readonly values: Uint8Array
-  /** 8 bits: the scale of each output's values. 4 bits: empty. */
-  readonly scale: Float32Array
+/** A matrix's weights in fewer bits than 32, numOutputs × numInputs. */
+export type QuantizedMatrix =
+  | { readonly bits: 16; readonly values: Uint16Array }
+  /** In two's complement, and the scale of each output's values. */
+  | { readonly bits: 8; readonly values: Uint8Array; readonly scale: Float32Array }
+  /** In the format of `quantizeRows4`, with scales inside. */
+  | { readonly bits: 4; readonly values: Uint8Array }
+
+/** Outputs `from` to `to` of a layer; `from` is a multiple of 16. */
+function rowsOfMatrix({ numInputs, weight, quantized, bias }: Dense, from: number, to: number): Dense {
+  const numOutputs = to - from
+  const some = bias.length > 0 ? bias.subarray(from, to) : bias
+  const whole = weight.subarray(from * numInputs, to * numInputs)
+  return {
+    numOutputs,
+    numInputs,
+    weight: whole,
+    quantized: quantized && rowsQuantized(quantized, numInputs, from, to),
+    bias: some,
+  }
+}
+
+function rowsQuantized(matrix: QuantizedMatrix, width: number, from: number, to: number): QuantizedMatrix {
+  switch (matrix.bits) {
+    case 16:
+      return { bits: 16, values: matrix.values.subarray(from * width, to * width) }
+    case 8:
+      return {
+        bits: 8,
+        values: matrix.values.subarray(from * width, to * width),
+        scale: matrix.scale.subarray(from, to),
+      }
+    case 4:
+      return { bits: 4, values: matrix.values.subarray(bytesIn4Bits(from, width), bytesIn4Bits(to, width)) }
+  }
 }
 
 /** Vocabulary tokens whose logits are in memory at once while sequences are evaluated. */

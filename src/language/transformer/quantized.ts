@@ -1,12 +1,14 @@
 /**
- * A frozen model in 8 or 4 bits. The projections of its layers are integers: 8 bits with one scale per row, 4 bits with
- * one per 32 values of a row. Everything else stays f32. The model can be evaluated, decoded, and trained with an
- * adapter on top (as in QLoRA, Dettmers et al. 2023, with integers instead of NF4). A projection's weights become f32
- * only while they are used. In a model that `quantizesActivations`, inputs become 8-bit too; gradients then pass
+ * A frozen model in 16, 8 or 4 bits. 16 bits are bf16, for all matrices. In 8 and 4 bits the projections of its layers
+ * are integers: 8 bits with one scale per row, 4 bits with one per 32 values of a row. So are the embedding and the
+ * output head in the model's `embeddingBits`; else they stay f32, as does the rest. The model can be evaluated, decoded,
+ * and trained with an adapter on top (as in QLoRA, Dettmers et al. 2023, with integers instead of NF4). Weights become
+ * f32 only while they are used. In a model that `quantizesActivations`, inputs become 8-bit too; gradients then pass
  * through f32 weights as if inputs had not been rounded.
  */
 import { checkGiven, InputError, show } from '../../base/errors.ts'
 import { type Tensor, type TensorType, tensorValues } from '../../base/files/safetensors.ts'
+import { narrowBf16, widenBf16 } from '../../base/half.ts'
 import type { Random } from '../../base/random.ts'
 import { type Columns, column, type Plan, saved } from '../../components/column.ts'
 import {
@@ -19,37 +21,50 @@ import {
 } from '../../kernels/bind.ts'
 import type { Parameter } from '../../policies/policy.ts'
 import { checkWeights } from '../../policies/weights.ts'
-import type { WeightBits } from './forward-plan.ts'
-import type { TransformerModel } from './model.ts'
-import { PROJECTIONS, type QuantizedMatrix, sizeOf, viewParameters } from './parameters.ts'
+import type { TransformerModel, WeightBits } from './model.ts'
+import { EMBEDDING, HEAD, PROJECTIONS, type QuantizedMatrix, sizeOf, viewParameters } from './parameters.ts'
 
-/** Bytes of a projection's values, and the number of its separate scales. */
-function sizesOf({ shape }: Parameter, bits: 8 | 4): { bytes: number; scales: number } {
+/** Bits of the weights of a model that is not in f32. */
+type FewBits = Exclude<WeightBits, 32>
+
+interface Quantized extends Parameter {
+  readonly bits: FewBits
+}
+
+/** Bytes of a matrix's values, and the number of its separate scales. */
+function sizesOf({ shape, bits }: Quantized): { bytes: number; scales: number } {
   const [numOutputs, numInputs] = shape as [number, number]
-  if (bits === 8) return { bytes: numOutputs * numInputs, scales: numOutputs }
-  return { bytes: bytesIn4Bits(numOutputs, numInputs), scales: 0 }
+  if (bits === 4) return { bytes: bytesIn4Bits(numOutputs, numInputs), scales: 0 }
+  return { bytes: (numOutputs * numInputs * bits) / 8, scales: bits === 8 ? numOutputs : 0 }
 }
 
 /** Splits a model's parameters into those that stay f32 (with places in their own block) and those quantized. */
-function divide(model: TransformerModel): { kept: Parameter[]; quantized: Parameter[] } {
+function divide(model: TransformerModel, bits: FewBits): { kept: Parameter[]; quantized: Quantized[] } {
   const endings = Object.keys(PROJECTIONS).map((name) => `.${name}.weight`)
-  const isProjection = ({ name }: Parameter) => endings.some((ending) => name.endsWith(ending))
+  const kept: Parameter[] = []
+  const quantized: Quantized[] = []
   let offset = 0
-  const kept = model.parameters
-    .filter((parameter) => !isProjection(parameter))
-    .map((parameter) => {
-      const placed = { ...parameter, offset }
-      offset += sizeOf(parameter)
-      return placed
-    })
-  return { kept, quantized: model.parameters.filter(isProjection) }
+  for (const parameter of model.parameters) {
+    const { name } = parameter
+    const own = endings.some((ending) => name.endsWith(ending)) ? bits : isEmbedding(name) ? model.embeddingBits : 32
+    if (own !== 32) {
+      quantized.push({ ...parameter, bits: own })
+      continue
+    }
+    kept.push({ ...parameter, offset })
+    offset += sizeOf(parameter)
+  }
+  return { kept, quantized }
 }
 
-/** The columns of quantized weights: 1 byte per 8-bit weight, 18 bytes per 32 4-bit weights, 4 bytes per other. */
-export function quantizedPlan(model: TransformerModel, bits: 8 | 4) {
-  const { kept, quantized } = divide(model)
-  const sum = (numbers: readonly number[]) => numbers.reduce((total, each) => total + each, 0)
-  const sizes = quantized.map((parameter) => sizesOf(parameter, bits))
+const isEmbedding = (name: string): boolean => name === EMBEDDING || name === HEAD
+
+const sum = (numbers: readonly number[]) => numbers.reduce((total, each) => total + each, 0)
+
+/** The columns of quantized weights: 2 bytes per weight in bf16, 1 in 8 bits, 18 for each 32 in 4 bits, 4 per other. */
+export function quantizedPlan(model: TransformerModel, bits: FewBits) {
+  const { kept, quantized } = divide(model, bits)
+  const sizes = quantized.map(sizesOf)
   return {
     kept: saved(column('f32', sum(kept.map(sizeOf)))),
     values: saved(column('u8', sum(sizes.map(({ bytes }) => bytes)))),
@@ -57,18 +72,22 @@ export function quantizedPlan(model: TransformerModel, bits: 8 | 4) {
   } satisfies Plan
 }
 
-/** A model's weights in 8 or 4 bits. */
+/** A model's weights in 16, 8 or 4 bits. */
 export type QuantizedColumns = Columns<ReturnType<typeof quantizedPlan>>
 
-/** A model's weights: f32, or frozen in 8 or 4 bits. */
+/** A model's weights: f32, or frozen in fewer bits. */
 export type BaseWeights = Float32Array | QuantizedColumns
 
-export function bitsOf(weights: BaseWeights): WeightBits {
-  return weights instanceof Float32Array ? 32 : quantizedBits(weights)
+export function bitsOf(model: TransformerModel, weights: BaseWeights): WeightBits {
+  return weights instanceof Float32Array ? 32 : quantizedBits(model, weights)
 }
 
-/** 4-bit values contain their scales. */
-const quantizedBits = ({ scale }: QuantizedColumns): 8 | 4 => (scale.length > 0 ? 8 : 4)
+/** Projections in 8 bits have scales of their own; those in 4 contain theirs. With bf16 the embedding is in bf16 too. */
+function quantizedBits(model: TransformerModel, { scale }: QuantizedColumns): FewBits {
+  if (model.embeddingBits === 16) return 16
+  const rows = model.parameters.map(({ name, shape }) => (isEmbedding(name) ? shape[0]! : 0))
+  return scale.length > (model.embeddingBits === 8 ? sum(rows) : 0) ? 8 : 4
+}
 
 /** Sets a new model's starting weights, quantized if needed. */
 export function startWeights(weights: BaseWeights, model: TransformerModel, random: Random, key: number): void {
@@ -107,22 +126,27 @@ export function rowTaker(model: TransformerModel, weights: BaseWeights): TakeRow
       kept.get(name)!.set(values, (firstRow * sizeOf({ shape })) / shape[0]!)
       return
     }
-    const { bits, numInputs, values: into, scale } = matrix
+    const numInputs = shape[1]!
     const numRows = values.length / numInputs
-    if (bits === 8) {
-      quantizeRows(into.subarray(firstRow * numInputs), scale.subarray(firstRow), values, numRows, numInputs)
+    if (matrix.bits === 16) {
+      matrix.values.set(narrowBf16(values), firstRow * numInputs)
+      return
+    }
+    if (matrix.bits === 8) {
+      const scale = matrix.scale.subarray(firstRow)
+      quantizeRows(matrix.values.subarray(firstRow * numInputs), scale, values, numRows, numInputs)
       return
     }
     const tooLarge = values.find((weight) => Math.abs(weight) > LARGEST_4_BITS)
     if (tooLarge !== undefined) {
       throw new InputError('weights', `${tooLarge} in ${name}`, `at most ±${LARGEST_4_BITS}, or quantize=8`)
     }
-    quantizeRows4(into.subarray(bytesIn4Bits(firstRow, numInputs)), values, numRows, numInputs)
+    quantizeRows4(matrix.values.subarray(bytesIn4Bits(firstRow, numInputs)), values, numRows, numInputs)
   }
 }
 
 /**
- * Fills the columns from a model's weights. In 8 bits each projection weight moves by at most 1/254 of its row's
+ * Fills the columns from a model's weights. bf16 rounds to the nearest. In 8 bits each weight moves by at most 1/254 of its row's
  * largest; in 4 bits by at most 1/8 of the largest of its 32, or half of that if it has the largest's sign.
  * @throws InputError for weights that are of another length, not finite, or in 4 bits above 8 times f16's largest
  * number.
@@ -142,13 +166,15 @@ export function wholeWeights(model: TransformerModel, weights: BaseWeights): Flo
   checkGiven('weights of wholeWeights', weights, [])
   if (weights instanceof Float32Array) return weights
   const whole = new Float32Array(model.numParameters)
-  const places = new Map(model.parameters.map(({ name, offset }) => [name, offset]))
   const { kept, matrices } = nameQuantized(model, weights)
-  for (const [name, view] of kept) whole.set(view, places.get(name)!)
-  for (const [name, { bits, numOutputs, numInputs, values, scale }] of matrices) {
-    const into = whole.subarray(places.get(name)!, places.get(name)! + numOutputs * numInputs)
-    if (bits === 8) dequantizeRows(into, values, scale, numOutputs, numInputs)
-    else dequantizeRows4(into, values, numOutputs, numInputs)
+  for (const { name, offset, shape } of model.parameters) {
+    const into = whole.subarray(offset, offset + sizeOf({ shape }))
+    const matrix = matrices.get(name)
+    const [numOutputs, numInputs] = shape as [number, number]
+    if (matrix === undefined) into.set(kept.get(name)!)
+    else if (matrix.bits === 16) into.set(widenBf16(matrix.values))
+    else if (matrix.bits === 8) dequantizeRows(into, matrix.values, matrix.scale, numOutputs, numInputs)
+    else dequantizeRows4(into, matrix.values, numOutputs, numInputs)
   }
   return whole
 }
@@ -159,7 +185,7 @@ export function quantizedWeightsOf(
   tensors: ReadonlyMap<string, Tensor>,
   model: TransformerModel,
   prefix: string,
-  bits: 8 | 4,
+  bits: FewBits,
 ): Float32Array {
   const plan = quantizedPlan(model, bits)
   const take = (name: keyof typeof plan, type: TensorType) => {
@@ -178,22 +204,17 @@ export function nameQuantized(
   model: TransformerModel,
   columns: QuantizedColumns,
 ): { kept: Map<string, Float32Array>; matrices: Map<string, QuantizedMatrix> } {
-  const { kept, quantized } = divide(model)
+  const { kept, quantized } = divide(model, quantizedBits(model, columns))
   const views = viewParameters(kept, columns.kept)
-  const bits = quantizedBits(columns)
   const matrices = new Map<string, QuantizedMatrix>()
   let [byte, row] = [0, 0]
   for (const parameter of quantized) {
-    const [numOutputs, numInputs] = parameter.shape as [number, number]
-    const { bytes, scales } = sizesOf(parameter, bits)
+    const { bits, name } = parameter
+    const { bytes, scales } = sizesOf(parameter)
     const values = columns.values.subarray(byte, byte + bytes)
-    matrices.set(parameter.name, {
-      bits,
-      numOutputs,
-      numInputs,
-      values,
-      scale: columns.scale.subarray(row, row + scales),
-    })
+    if (bits === 16) matrices.set(name, { bits, values: new Uint16Array(values.buffer, values.byteOffset, bytes / 2) })
+    else if (bits === 8) matrices.set(name, { bits, values, scale: columns.scale.subarray(row, row + scales) })
+    else matrices.set(name, { bits, values })
     byte += bytes
     row += scales
   }

@@ -449,7 +449,7 @@ function backendContext(
   const { weights: whole, quantized, adapter, learner: columns } = cohort
   const weights = quantized ?? whole
   const { kernels, kernelBuild, clock } = world
-  const opened = { ...cohort, adapter: adapter?.lora ?? null, weightBits: bitsOf(weights) }
+  const opened = { ...cohort, adapter: adapter?.lora ?? null, weightBits: bitsOf(cohort.model, weights) }
   const shape = backendShape(opened, phases, world.threads.count)
   const trained = trainedOf(weights, adapter)
   return { ...shape, weights, adapter, trained, columns, kernels, kernelBuild, clock, team }

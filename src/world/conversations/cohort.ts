@@ -141,7 +141,7 @@ export interface ConversationCohort {
   readonly breaks: Uint8Array
   /** Why the aborted turn has failed; null if the turn will be continued. */
   readonly failing: (string | null)[]
-  /** Empty if the weights are quantized (8 or 4 bits), under an adapter. */
+  /** Empty if the weights are quantized. */
   readonly weights: Float32Array
   /** Null if the weights are not quantized. */
   readonly quantized: QuantizedColumns | null

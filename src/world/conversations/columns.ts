@@ -5,7 +5,7 @@ import type { Columns } from '../../components/column.ts'
 import { localEngine } from '../../engines/local/local.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { StopStrings } from '../../language/tokenizers/stop-strings.ts'
-import { type QuantizedColumns, startWeights } from '../../language/transformer/quantized.ts'
+import { type QuantizedColumns, rowTaker, startWeights } from '../../language/transformer/quantized.ts'
 import { checkSampling } from '../../language/transformer/sampling.ts'
 import { Trajectories } from '../../tables/trajectories/trajectories.ts'
 import type { TrajectoryLogColumns } from '../../tables/trajectories/trajectory-log.ts'
@@ -29,7 +29,7 @@ export function createConversations(
   const random = new Random(world.seed)
   const quantized = opened.weightBits < 32 ? (columns.quantized as QuantizedColumns) : null
   if (fill === null) startWeights(quantized ?? columns.weights, model, random, key)
-  else fill(quantized ?? columns.weights)
+  else fill(rowTaker(model, quantized ?? columns.weights))
   const adapter = opened.adapter === null ? null : { lora: opened.adapter, weights: columns.adapter, random }
   if (adapterWeights !== null) columns.adapter.set(adapterWeights)
   else adapter?.lora.initialize(columns.adapter, random, key)

@@ -11,6 +11,7 @@ import {
   type QuantizedColumns,
   quantizedPlan,
   quantizeTransformer,
+  rowTaker,
 } from '../../../src/language/transformer/quantized.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 import { isThorough } from '../../support/tiers.ts'
@@ -358,12 +359,19 @@ test('a value head lies in a file of its own, is read again, and begins at 0 whe
   expect(begun.weights.slice(bare.model.numParameters).every((weight) => weight === 0)).toBe(true)
 })
 
-describe.each([8, 4] as const)('weights that are read into %d bits', (bits) => {
+const WAYS = [
+  [8, 32],
+  [4, 32],
+  [16, 16],
+  [4, 4],
+] as const
+describe.each(WAYS)('weights that are read into %d bits, and the embedding into %d', (bits, embeddingBits) => {
   /** The columns that `fill` writes, beside those of the whole weights. */
-  async function expectAlike(path: string, model: TransformerModel, weights: Float32Array): Promise<void> {
+  async function expectAlike(path: string, given: TransformerModel, weights: Float32Array): Promise<void> {
+    const model = { ...given, embeddingBits }
     const [read, wanted] = [0, 1].map(() => columnsOf(quantizedPlan(model, bits)) as unknown as QuantizedColumns)
     const { fill } = await (await openTransformer(path)).openWeights()
-    fill(read!)
+    fill(rowTaker(model, read!))
     quantizeTransformer(wanted!, model, weights)
     const bytesOf = (columns: QuantizedColumns | undefined) =>
       Object.values(columns!).map((each: Float32Array | Uint8Array) =>

@@ -3,7 +3,7 @@ import type { Tensor } from '../../../src/base/files/safetensors.ts'
 import { listColumns } from '../../../src/components/arena.ts'
 import { LARGEST_4_BITS, spansOf } from '../../../src/kernels/bind.ts'
 import { lora } from '../../../src/language/transformer/lora.ts'
-import { transformer } from '../../../src/language/transformer/model.ts'
+import { transformer, type WeightBits } from '../../../src/language/transformer/model.ts'
 import {
   quantizedPlan,
   quantizedWeightsOf,
@@ -12,7 +12,7 @@ import {
 } from '../../../src/language/transformer/quantized.ts'
 import { inOwnMemory } from '../../../src/training/text/learn/token-update.ts'
 import { Numbers } from '../../kernels/calls.ts'
-import { builds, cases, decoder, golden, kinds, packed, smoothFamilies } from './golden.ts'
+import { cases as allCases, builds, decoder, kinds, packed, smoothFamilies, golden as wholeModel } from './golden.ts'
 
 test('weights in 8 bits take a quarter of the bytes, and in 4 bits half of those and a scale in 16 bits for 32', () => {
   const model = transformer({
@@ -30,11 +30,50 @@ test('weights in 8 bits take a quarter of the bytes, and in 4 bits half of those
   expect(bytes(4) / bytes(8)).toBeLessThan(0.59)
 })
 
-/** How far logits may be from those of the whole weights: all of them relative to their size, and one of them. */
-const FAR = { 8: 0.03, 4: 0.4 }
-const FARTHEST = { 8: 0.5, 4: 5 }
+test('an embedding and an untied head in 8 or 4 bits take as many of theirs, and all matrices in bf16 half', () => {
+  const config = {
+    ...{ model_type: 'llama', vocab_size: 640, hidden_size: 128, num_hidden_layers: 1, num_attention_heads: 4 },
+    ...{ intermediate_size: 352, max_position_embeddings: 64, rms_norm_eps: 1e-5, rope_theta: 1e4 },
+  }
+  const bytes = (bits: 16 | 8 | 4, embeddingBits: WeightBits) => {
+    const model = transformer({ ...config, tie_word_embeddings: false }, { embeddingBits })
+    return listColumns(quantizedPlan(model, bits)).reduce((sum, each) => sum + each.bytes, 0)
+  }
+  const both = 2 * 640 * 128
+  expect(bytes(8, 32) - bytes(8, 8)).toBe(3 * both - 4 * 2 * 640)
+  expect(bytes(4, 32) - bytes(4, 4)).toBe(4 * both - (both * 9) / 16)
+  const { numParameters } = transformer({ ...config, tie_word_embeddings: false })
+  expect(bytes(16, 16)).toBe(2 * (numParameters + 3 * 128))
+})
 
-describe.each([8, 4] as const)('a model in %d bits', (bits) => {
+/** How far logits may be from those of the whole weights: all of them relative to their size, and one of them. */
+const FAR = { 16: 0.02, 8: 0.03, 4: 0.4 }
+const FARTHEST = { 16: 0.1, 8: 0.5, 4: 5 }
+
+/** Where the embedding is rounded, too: an untied head, a tied one with a cap, and one with a bias. */
+const CHOSEN = ['llama', 'gemma2', 'phi']
+/** Bits of projections, and of the embedding and the head. */
+const WAYS = [
+  ...([
+    [8, 32],
+    [4, 32],
+    [16, 16],
+  ] as const),
+  ...([
+    [8, 8],
+    [4, 8],
+    [4, 4],
+  ] as const),
+] as const
+
+describe.each(WAYS)('a model in %d bits, its embedding in %d', (bits, embeddingBits) => {
+  const golden = async (family: string) => {
+    const whole = await wholeModel(family)
+    return { ...whole, model: { ...whole.model, embeddingBits } }
+  }
+  const isTried = (family: string) => embeddingBits === 32 || CHOSEN.includes(family)
+  const cases = allCases.filter(([family]) => isTried(family))
+
   test.each(cases)('makes logits near those of the whole weights (%s, %s)', async (family, build) => {
     const { model, weights, tokens, offsets, logits } = await golden(family)
     const { vocabularySize } = model.shape
@@ -85,92 +124,133 @@ describe.each([8, 4] as const)('a model in %d bits', (bits) => {
     },
   )
 
-  test.each(builds)('says the same in both where inputs are in 8 bits too, near what it said (%s)', async (build) => {
-    const { model: plain, weights, tokens, offsets, logits } = await golden('qwen2')
-    const model = { ...plain, quantizesActivations: true }
-    const adapter = lora(model, { rank: 3 })
-    const adapted = { model: adapter, weights: new Numbers(3).floats(adapter.numParameters, -0.3, 0.3) }
-    const count = offsets[1]!
-    const said = (network: ReturnType<typeof decoder>) =>
-      Array.from({ length: count }, (_, i) => {
-        network.columns.forward.token[0] = tokens[i]!
-        network.columns.forward.position[0] = i
-        network.advance(1, {}, false)
-        return network.columns.logits.slice(0, plain.shape.vocabularySize)
+  test.each(builds)('says the same in both with more tokens than are evaluated at once (%s)', (build) => {
+    const config = {
+      ...{ model_type: 'llama', vocab_size: 1100, hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 4 },
+      ...{ intermediate_size: 48, max_position_embeddings: 64, rms_norm_eps: 1e-5, rope_theta: 1e4 },
+    }
+    const model = transformer({ ...config, tie_word_embeddings: false }, { embeddingBits })
+    const weights = new Numbers(2).floats(model.numParameters, -0.5, 0.5)
+    const network = decoder(model, weights, build, 12, 40, undefined, bits)
+    const { forward, chosen, slot, lane, draw } = network.columns
+    const texts = Array.from({ length: 12 }, (_, lane) => [7 + lane])
+    const recorded: number[][] = texts.map(() => [])
+    for (let i = 0; i < 5; i++) {
+      texts.forEach((text, row) => {
+        forward.token[row] = text.at(-1)!
+        forward.position[row] = i
+        slot[row] = row
+        lane[row] = row
+        draw[row] = i
       })
-    const [whole, rounded] = [plain, model].map((each) => said(decoder(each, weights, build, 4, 40, undefined, bits)))
-    expect(rounded).not.toEqual(whole)
-    const wanted = logits.subarray(0, count * plain.shape.vocabularySize)
-    const squares = rounded!.flatMap((row) => [...row]).map((logit, i) => (logit - wanted[i]!) ** 2)
-    const size = wanted.reduce((sum, logit) => sum + logit ** 2, 0)
-    expect(Math.sqrt(squares.reduce((sum, square) => sum + square) / size)).toBeLessThan(FAR[bits])
-
-    const network = decoder(model, weights, build, 2, 40, adapted, bits)
-    const { forward, chosen } = network.columns
-    const [spoken, recorded]: [number[], number[]] = [[7], []]
-    for (let i = 0; i < 15; i++) {
-      forward.token[0] = spoken.at(-1)!
-      forward.position[0] = i
-      network.advance(1, {}, true)
-      spoken.push(chosen[0]!)
-      recorded.push(forward.logprob[0]!)
+      network.advance(12, {}, true)
+      texts.forEach((text, row) => {
+        recorded[row]!.push(forward.logprob[row]!)
+        text.push(chosen[row]!)
+      })
     }
-    const work = packed(model, weights, build, 64, 40, adapted, bits)
-    const { logprob } = work.network.evaluate(work.network.pack([1, 2, 3, ...spoken], spansOf([0, 3, 19]), 0, 2))
-    expect([...logprob.slice(2, 17)]).toEqual(recorded)
+    expect(texts.some((text) => text.some((token) => token >= 1024))).toBe(true)
+    const work = packed(model, weights, build, 64, 40, undefined, bits)
+    const spans = spansOf(Array.from({ length: 13 }, (_, s) => 6 * s))
+    const { logprob } = work.network.evaluate(work.network.pack(texts.flat(), spans, 0, 12))
+    expect([...logprob.subarray(0, 60)]).toEqual(recorded.flat())
   })
 
-  test.each(smoothFamilies)('passes gradients on to the adapter, as finite differences say (%s)', async (family) => {
-    const { model, weights, tokens, offsets } = await golden(family)
-    const adapter = lora(model, { rank: 3 })
-    const adapted = { model: adapter, weights: new Numbers(3).floats(adapter.numParameters, -0.3, 0.3) }
-    const work = packed(model, weights, 'plain', 64, 40, adapted, bits)
-    const { network, gradient } = work
-    const count = network.pack(tokens, spansOf(offsets), 0, 3)
-    const byLogprob = new Numbers(1).floats(count)
-    network.differentiate(
-      count,
-      (_, { dLogprob, dEntropy }) => {
-        dLogprob.set(byLogprob)
-        dEntropy.fill(0)
-      },
-      network.view(gradient),
-    )
-    const direction = new Numbers(7).floats(adapter.numParameters)
-    const at = (far: number): number => {
-      work.adapter.set(adapted.weights.map((weight, i) => weight + far * direction[i]!))
-      const { logprob } = network.evaluate(count)
-      return byLogprob.reduce((sum, by, i) => sum + by * logprob[i]!, 0)
-    }
-    const far = 5e-4
-    const slope = (8 * (at(far) - at(-far)) - (at(2 * far) - at(-2 * far))) / (12 * far)
-    const wanted = direction.reduce((sum, value, i) => sum + value * gradient[i]!, 0)
-    expect(Math.abs(slope - wanted), `${slope}, ${wanted}`).toBeLessThan(0.01 * Math.max(1, Math.abs(wanted)))
-  })
+  test.runIf(bits < 16).each(builds)(
+    'says the same in both where inputs are in 8 bits too, near what it said (%s)',
+    async (build) => {
+      const { model: plain, weights, tokens, offsets, logits } = await golden('qwen2')
+      const model = { ...plain, quantizesActivations: true }
+      const adapter = lora(model, { rank: 3 })
+      const adapted = { model: adapter, weights: new Numbers(3).floats(adapter.numParameters, -0.3, 0.3) }
+      const count = offsets[1]!
+      const said = (network: ReturnType<typeof decoder>) =>
+        Array.from({ length: count }, (_, i) => {
+          network.columns.forward.token[0] = tokens[i]!
+          network.columns.forward.position[0] = i
+          network.advance(1, {}, false)
+          return network.columns.logits.slice(0, plain.shape.vocabularySize)
+        })
+      const [whole, rounded] = [plain, model].map((each) => said(decoder(each, weights, build, 4, 40, undefined, bits)))
+      expect(rounded).not.toEqual(whole)
+      const wanted = logits.subarray(0, count * plain.shape.vocabularySize)
+      const squares = rounded!.flatMap((row) => [...row]).map((logit, i) => (logit - wanted[i]!) ** 2)
+      const size = wanted.reduce((sum, logit) => sum + logit ** 2, 0)
+      expect(Math.sqrt(squares.reduce((sum, square) => sum + square) / size)).toBeLessThan(FAR[bits])
 
-  test.each(kinds)('stands for whole weights, of which the same bytes are made again (%s)', async (family) => {
-    const { model, weights } = await golden(family)
-    const first = inOwnMemory(quantizedPlan(model, bits))
-    const again = inOwnMemory(quantizedPlan(model, bits))
-    quantizeTransformer(first, model, weights)
-    const whole = wholeWeights(model, first)
-    expect(whole).not.toEqual(weights)
-    quantizeTransformer(again, model, whole)
-    expect(again).toEqual(first)
-    const bytes = (column: Float32Array | Uint8Array) => new Uint8Array(column.buffer)
-    const tensors = new Map<string, Tensor>([
-      ['q.kept', { name: 'q.kept', type: 'F32', shape: [first.kept.length], bytes: bytes(first.kept) }],
-      ['q.values', { name: 'q.values', type: 'U8', shape: [first.values.length], bytes: bytes(first.values) }],
-      ['q.scale', { name: 'q.scale', type: 'F32', shape: [first.scale.length], bytes: bytes(first.scale) }],
-    ])
-    expect(quantizedWeightsOf('file', tensors, model, 'q.', bits)).toEqual(whole)
-    const other = bits === 8 ? 4 : 8
-    expect(() => quantizedWeightsOf('file', tensors, model, 'q.', other)).toThrow(
-      /^file: got .*, expected (scale|values)/,
-    )
-    tensors.delete('q.scale')
-    expect(() => quantizedWeightsOf('file', tensors, model, 'q.', bits)).toThrow('got no scale')
-  })
+      const network = decoder(model, weights, build, 2, 40, adapted, bits)
+      const { forward, chosen } = network.columns
+      const [spoken, recorded]: [number[], number[]] = [[7], []]
+      for (let i = 0; i < 15; i++) {
+        forward.token[0] = spoken.at(-1)!
+        forward.position[0] = i
+        network.advance(1, {}, true)
+        spoken.push(chosen[0]!)
+        recorded.push(forward.logprob[0]!)
+      }
+      const work = packed(model, weights, build, 64, 40, adapted, bits)
+      const { logprob } = work.network.evaluate(work.network.pack([1, 2, 3, ...spoken], spansOf([0, 3, 19]), 0, 2))
+      expect([...logprob.slice(2, 17)]).toEqual(recorded)
+    },
+  )
+
+  test.each(smoothFamilies.filter(isTried))(
+    'passes gradients on to the adapter, as finite differences say (%s)',
+    async (family) => {
+      const { model, weights, tokens, offsets } = await golden(family)
+      const adapter = lora(model, { rank: 3 })
+      const adapted = { model: adapter, weights: new Numbers(3).floats(adapter.numParameters, -0.3, 0.3) }
+      const work = packed(model, weights, 'plain', 64, 40, adapted, bits)
+      const { network, gradient } = work
+      const count = network.pack(tokens, spansOf(offsets), 0, 3)
+      const byLogprob = new Numbers(1).floats(count)
+      network.differentiate(
+        count,
+        (_, { dLogprob, dEntropy }) => {
+          dLogprob.set(byLogprob)
+          dEntropy.fill(0)
+        },
+        network.view(gradient),
+      )
+      const direction = new Numbers(7).floats(adapter.numParameters)
+      const at = (far: number): number => {
+        work.adapter.set(adapted.weights.map((weight, i) => weight + far * direction[i]!))
+        const { logprob } = network.evaluate(count)
+        return byLogprob.reduce((sum, by, i) => sum + by * logprob[i]!, 0)
+      }
+      const far = 5e-4
+      const slope = (8 * (at(far) - at(-far)) - (at(2 * far) - at(-2 * far))) / (12 * far)
+      const wanted = direction.reduce((sum, value, i) => sum + value * gradient[i]!, 0)
+      expect(Math.abs(slope - wanted), `${slope}, ${wanted}`).toBeLessThan(0.01 * Math.max(1, Math.abs(wanted)))
+    },
+  )
+
+  test.each(kinds.filter(isTried))(
+    'stands for whole weights, of which the same bytes are made again (%s)',
+    async (family) => {
+      const { model, weights } = await golden(family)
+      const first = inOwnMemory(quantizedPlan(model, bits))
+      const again = inOwnMemory(quantizedPlan(model, bits))
+      quantizeTransformer(first, model, weights)
+      const whole = wholeWeights(model, first)
+      expect(whole).not.toEqual(weights)
+      quantizeTransformer(again, model, whole)
+      expect(again).toEqual(first)
+      const bytes = (column: Float32Array | Uint8Array) => new Uint8Array(column.buffer)
+      const tensors = new Map<string, Tensor>([
+        ['q.kept', { name: 'q.kept', type: 'F32', shape: [first.kept.length], bytes: bytes(first.kept) }],
+        ['q.values', { name: 'q.values', type: 'U8', shape: [first.values.length], bytes: bytes(first.values) }],
+        ['q.scale', { name: 'q.scale', type: 'F32', shape: [first.scale.length], bytes: bytes(first.scale) }],
+      ])
+      expect(quantizedWeightsOf('file', tensors, model, 'q.', bits)).toEqual(whole)
+      const other = bits === 8 ? 4 : 8
+      expect(() => quantizedWeightsOf('file', tensors, model, 'q.', other)).toThrow(
+        /^file: got .*, expected (scale|values)/,
+      )
+      tensors.delete('q.scale')
+      expect(() => quantizedWeightsOf('file', tensors, model, 'q.', bits)).toThrow('got no scale')
+    },
+  )
 
   test('is not trained itself', async () => {
     const { model, weights, tokens, offsets } = await golden('llama')
@@ -190,7 +270,7 @@ describe.each([8, 4] as const)('a model in %d bits', (bits) => {
 })
 
 test('4 bits hold no weights larger than eight times what f16 holds', async () => {
-  const { model, weights } = await golden('llama')
+  const { model, weights } = await wholeModel('llama')
   const { offset } = model.parameters.find(({ name }) => name === 'model.layers.1.mlp.down_proj.weight')!
   const made = (weight: number) => packed(model, weights.with(offset + 3, weight), 'plain', 64, 40, undefined, 4)
   expect(() => made(-LARGEST_4_BITS)).not.toThrow()

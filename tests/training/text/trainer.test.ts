@@ -297,10 +297,16 @@ describe('learning from conversations', () => {
     expect(resumed.world.cohort().adapter!.weights).toEqual(adapter!.weights)
   })
 
-  test.each([8, 4] as const)(
-    'a model in %d bits is frozen under its adapter, which learns, and a resumed run goes on with both',
-    async (quantize) => {
-      const model = { ...small, loraRank: 2, quantize }
+  test.each([
+    [8, 32],
+    [4, 32],
+    [16, 32],
+    [4, 8],
+    [4, 4],
+  ] as const)(
+    'a model in %d bits, its embedding in %d, is frozen under its adapter, which learns, and a resumed run goes on with both',
+    async (quantize, embeddingBits) => {
+      const model = { ...small, loraRank: 2, quantize, embeddingBits }
       const folder = await temporaryFolder()
       const trainer = await supervised(await trainerOf({ lossSettings: { klCoef: 0.1 } }, { model }))
       const { weights, quantized, adapter } = trainer.world.cohort()
@@ -322,7 +328,7 @@ describe('learning from conversations', () => {
         `languageModel.quantize: got ${quantize}, without an adapter`,
       )
       await expect(trainerOf({}, { model: { ...model, quantize: 5 as 4 } })).rejects.toThrow(
-        'languageModel.quantize: got 5, expected one of 32, 8, 4',
+        'languageModel.quantize: got 5, expected one of 32, 16, 8, 4',
       )
       const rounds = { ...small, loraRank: 2, quantizeActivations: true }
       await expect(trainerOf({}, { model: rounds })).rejects.toThrow(

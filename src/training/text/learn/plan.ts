@@ -43,7 +43,7 @@ const ROWS_OF_EXAMPLE = { token: 1, sequence: 1, pair: 2, answer: 3 } as const
 
 /**
  * The shape of a backend's columns, for a model and a training.
- * @throws InputError for weights in 8 or 4 bits without an adapter, which cannot be trained.
+ * @throws InputError for quantized weights without an adapter, which cannot be trained.
  */
 export function backendShape(
   { model, context, adapter, weightBits }: Pick<OpenLanguageModel, 'model' | 'context' | 'adapter' | 'weightBits'>,
@@ -347,7 +347,7 @@ function remedyOf(
       ? frozen
       : weightBits < 32
         ? 'or a lower languageModel.loraRank'
-        : 'or languageModel.quantize=8 or 4'
+        : 'or languageModel.quantize=16, 8 or 4'
   const sizes = folder === null ? ', languageModel.width and layers' : ''
   const recomputed = model.recomputesActivations ? '' : ', languageModel.checkpointing=true'
   const halved = model.cacheBits === 16 ? '' : ', languageModel.cacheBits=16'

@@ -193,7 +193,7 @@ export class Trainer {
       throw new InputError('autoSaveLora', 'a model without an adapter', 'a model with an adapter, or no folder')
     }
     const lora = adapter?.lora ?? null
-    const weightBits = bitsOf(weights)
+    const weightBits = bitsOf(network, weights)
     const settings = this.#optimizer ?? resolveSettings('optimizer', trainerOptimizerSettings, {})
     const hasReference = this.#loss?.columns.includes('referenceLogprob') ?? false
     this.#rows = Math.max(MICRO_BATCH_ROWS, context - 1)
