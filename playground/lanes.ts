@@ -1,16 +1,18 @@
 /** The lanes that are seen, in a worker of their own: they act with the newest weights, and the last one by a person's hand. */
 import { createWorld, doctor, type EpisodeCohort, infer, reset, step, store, type World } from 'colonnade'
-import type { AskLanes, ToldLanes } from './messages.ts'
+import type { AskLanes, Frame, ToldLanes } from './messages.ts'
 import { environmentOf } from './own.ts'
 import { recipeOf } from './recipe.ts'
 
 let world: World<EpisodeCohort> | undefined
+let frames: MessagePort
 
 function tell(told: ToldLanes, moved: Transferable[] = []): void {
   postMessage(told, { transfer: moved })
 }
 
-async function begin({ source, seed, numLanes }: Extract<AskLanes, { ask: 'begin' }>): Promise<void> {
+async function begin({ source, seed, numLanes, ...given }: Extract<AskLanes, { ask: 'begin' }>): Promise<void> {
+  ;({ frames } = given)
   const environment = environmentOf(source)
   const { policy } = recipeOf(environment)
   world?.close()
@@ -43,8 +45,9 @@ function frame({ steps, lane, action }: Extract<AskLanes, { ask: 'frame' }>): vo
     store(world!)
   }
   const { episode } = cohort
-  const observation = Float32Array.from(cohort.observation.current as ArrayLike<number>)
-  const taken = episode.step.slice()
+  const all = Float32Array.from(cohort.observation.current as ArrayLike<number>)
+  const size = all.length / cohort.numLanes
+  const observation = all.slice(lane * size, (lane + 1) * size)
   const seen = {
     action: [...applied.subarray(lane * width, (lane + 1) * width)],
     probability: Math.exp(logprob[lane]!),
@@ -52,7 +55,9 @@ function frame({ steps, lane, action }: Extract<AskLanes, { ask: 'frame' }>): vo
     episodeReturn: episode.episodeReturn[lane]!,
   }
   const mine = episode.episodeReturn[cohort.numLanes - 1]!
-  tell({ told: 'frame', observation, taken, seen, mine }, [observation.buffer, taken.buffer])
+  tell({ told: 'frame', observation, seen, mine })
+  const drawn: Frame = { observation: all, taken: episode.step.slice() }
+  frames.postMessage(drawn, [drawn.observation.buffer, drawn.taken.buffer])
 }
 
 async function answer(asked: AskLanes): Promise<void> {

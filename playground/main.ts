@@ -1,15 +1,15 @@
-/** The page. One worker learns; another has the lanes that are seen, whose policy acts with the newest weights. */
+/** The page. One worker learns, another has the lanes that are seen, whose policy acts with the newest weights, and a third draws them. */
 import { Chart } from '../src/telemetry/dashboard/page/chart.ts'
 import { Guarded } from './guarded.ts'
 import { read, write } from './link.ts'
-import type { Ask, AskLanes, Format, Source, Told, ToldLanes, Tuning } from './messages.ts'
+import type { Ask, AskLanes, AskPainter, Format, Source, Told, ToldLanes, ToldPainter, Tuning } from './messages.ts'
+import { Pace } from './pace.ts'
 import { SAMPLE } from './sample.ts'
-import { OWN, type Scene, sceneOf, scenes } from './scenes.ts'
+import { type Colors, OWN, type Scene, sceneOf, scenes } from './scenes.ts'
 import { Sees } from './sees.ts'
 
 const byId = <E extends HTMLElement>(id: string) => document.getElementById(id) as E
 const canvas = byId<HTMLCanvasElement>('lanes')
-const context = canvas.getContext('2d', { alpha: true })!
 const choice = byId<HTMLSelectElement>('environment')
 const toggle = byId<HTMLButtonElement>('toggle')
 const playing = byId<HTMLButtonElement>('play')
@@ -23,16 +23,34 @@ const chart = new Chart('Mean return of 100 episodes, by steps')
 byId('curve').append(chart.figure)
 const sees = new Sees(byId('numbers'), byId('did'))
 
+/** Milliseconds between two times that figures are shown: what changes in each frame nobody can read, and the page is laid out anew for it. */
+const SHOWN_MS = 100
 /** Points of the curve; when there are twice as many, every other one is left out. */
 const POINTS = 1000
 
 const trainer = new Guarded<Ask, Told>(new URL('./worker.js', import.meta.url), heardTrainer, failed)
 const lanes = new Guarded<AskLanes, ToldLanes>(new URL('./lanes.js', import.meta.url), heardLanes, failed)
+const painter = new Worker(new URL('./painter.js', import.meta.url), { type: 'module' })
+const paint = (asked: AskPainter, moved: Transferable[] = []) => painter.postMessage(asked, moved)
+painter.addEventListener('message', ({ data }: MessageEvent<ToldPainter>) => {
+  layout = data
+  if (begun !== null && !isPlaying) showCaption()
+})
+painter.addEventListener('error', ({ message }) => failed(`the lanes cannot be drawn: ${message}`))
 
 let scene: Scene = scenes[0]!
 /** Null until the lanes' worker has told what they are. */
 let begun: Extract<ToldLanes, { told: 'begun' }> | null = null
-let shown: Extract<ToldLanes, { told: 'frame' }> | null = null
+/** Where the new lanes' frames come from; the painter takes it once it knows what they are. */
+let frames: MessagePort
+/** The newest of the lane that is looked at, until it is shown. */
+let seen: Extract<ToldLanes, { told: 'frame' }> | null = null
+let update: Extract<Told, { told: 'update' }> | null = null
+let shownAt = 0
+/** How many eighths of its time the trainer may train. */
+let pace = new Pace(8)
+let eighths = 8
+let layout: ToldPainter = { told: 'layout', columns: 1, drawn: 1 }
 let isRunning = false
 let isPlaying = false
 /** Whether nothing can go on: it went wrong, or waits for a person. */
@@ -71,6 +89,7 @@ function clear(given: Tuning | null): void {
   }
   tuning = given
   weights = null
+  update = null
   curve = { x: [], y: [] }
   marks = []
   stride = 1
@@ -92,6 +111,8 @@ function begin(given: Tuning | null): void {
   }
   clear(given)
   isOver = false
+  pace = new Pace(8)
+  eighths = 8
   trainer.ask({ ask: 'begin', source: source(), seed: Number(seed.value), tuning: given }, true)
   beginLanes()
   share()
@@ -110,12 +131,14 @@ function hold(given: Tuning | null): void {
 /** Begins the lanes that are seen; two where a person plays beside the policy. */
 function beginLanes(): void {
   begun = null
-  shown = null
+  seen = null
   isAsked = false
   frame = 0
   lane = 0
+  const { port1, port2 } = new MessageChannel()
+  frames = port2
   const numLanes = isPlaying ? 2 : scene.numLanes[isWide() ? 0 : 1]
-  lanes.ask({ ask: 'begin', source: source(), seed: Number(seed.value), numLanes }, true)
+  lanes.ask({ ask: 'begin', source: source(), seed: Number(seed.value), numLanes, frames: port1 }, true, [port1])
   if (weights !== null) sendWeights()
 }
 
@@ -153,15 +176,42 @@ function heardTrainer(told: Told): void {
   if (told.weights === null) return
   weights = told.weights
   if (begun !== null) sendWeights()
-  const [first] = marks as [{ at: number; steps: number }]
-  const speed = at > first.at ? (1000 * (steps - first.steps)) / (at - first.at) : null
-  show({ steps, speed, episodeReturn: told.episodeReturn, entropy: told.entropy })
+  update = told
   if (told.episodeReturn !== null && numUpdates++ % stride === 0) addPoint(steps, told.episodeReturn)
   if (told.isSolved && !isSolved) {
     isSolved = true
+    showNewest()
     tellPeople(`Solved: a mean return of at least ${told.returnThreshold} over 100 episodes.`)
   }
   for (const button of downloads) button.disabled = false
+}
+
+/** Shows the newest figures. */
+function showNewest(): void {
+  if (update !== null) {
+    const [first, last] = [marks[0]!, marks.at(-1)!]
+    const speed = last.at > first.at ? (1000 * (last.steps - first.steps)) / (last.at - first.at) : null
+    show({ ...update, steps, speed })
+    if (curve.x.length > 0) drawCurve()
+    update = null
+  }
+  if (seen === null || begun === null) return
+  if (isPlaying) showCaption()
+  const { low, high, numActions } = begun
+  if (byId<HTMLDetailsElement>('sees').open) sees.show(scene, { ...seen, ...seen.seen, low, high, numActions })
+  if (!isPlaying) seen = null
+}
+
+function showCaption(): void {
+  const { numLanes } = begun!
+  const [all, drawn] = [numLanes, layout.drawn].map((each) => each.toLocaleString('en-US'))
+  const told = seen === null ? '' : `, ${seen.seen.episodeReturn.toFixed(1)}`
+  const mine = seen === null ? '' : `: ${seen.mine.toFixed(1)}`
+  const few = layout.drawn < numLanes ? `${drawn} of ${all} lanes are drawn, since frames came late.` : `${all} lanes.`
+  const rests = eighths < 8 ? ` So that frames come in time, it trains ${eighths} / 8 of its time.` : ''
+  byId('caption').textContent = isPlaying
+    ? `Left: the policy${told}. Right: you, by ${keysOf(scene)}${mine}.`
+    : `${few} ${scene.caption}${rests}`
 }
 
 function heardLanes(told: ToldLanes): void {
@@ -177,23 +227,16 @@ function heardLanes(told: ToldLanes): void {
     begun = told
     const space = { kind: 'box' as const, ...told }
     if (scene.id === OWN) scene = sceneOf(space, told.numActions, told.bounds)
-    byId('caption').textContent = isPlaying
-      ? `Left: the policy. Right: you, by ${keysOf(scene)}.`
-      : `${told.numLanes.toLocaleString('en-US')} lanes. ${scene.caption}`
-    resize()
+    const { numLanes, numActions, bounds } = told
+    layout = { told: 'layout', columns: 1, drawn: numLanes }
+    showCaption()
+    paint({ ask: 'lanes', environment: scene.id, space, numActions, bounds, numLanes, isPlaying, frames }, [frames])
     askFrame(1)
     return
   }
   if (begun === null) return // Of lanes before these.
   isAsked = false
-  shown = told
-  if (isPlaying)
-    byId('caption').textContent =
-      `Left: the policy, ${told.seen.episodeReturn.toFixed(1)}. Right: you, by ${keysOf(scene)}: ${told.mine.toFixed(1)}.`
-  const size = told.observation.length / begun!.numLanes
-  const observation = told.observation.subarray(lane * size, (lane + 1) * size)
-  if (byId<HTMLDetailsElement>('sees').open)
-    sees.show(scene, { ...told.seen, observation, low: begun!.low, high: begun!.high, numActions: begun!.numActions })
+  seen = told
 }
 
 const ARROWS: Readonly<Record<string, string>> = { ArrowLeft: '←', ArrowRight: '→', ArrowUp: '↑' }
@@ -223,7 +266,6 @@ function addPoint(x: number, y: number): void {
     curve = { x: curve.x.filter((_, i) => i % 2 === 0), y: curve.y.filter((_, i) => i % 2 === 0) }
     stride *= 2
   }
-  drawCurve()
 }
 
 const learningRate = () => Number((10 ** Number(rate.value)).toPrecision(3))
@@ -313,43 +355,36 @@ function download(name: string, bytes: Uint8Array<ArrayBuffer>): void {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000)
 }
 
-/** The columns of the grid of whole rows whose tiles are the largest. */
-function columnsFor(numLanes: number, aspect: number): number {
-  const { width, height } = canvas
-  let best = { columns: 1, tile: 0 }
-  for (let columns = 1; columns <= numLanes; columns++) {
-    if (numLanes % columns !== 0) continue
-    const tile = Math.min(width / columns, ((height * columns) / numLanes) * aspect)
-    if (tile > best.tile) best = { columns, tile }
-  }
-  return best.columns
-}
-
-let columns = 1
 function resize(): void {
   const { clientWidth, clientHeight } = canvas
   const ratio = Math.min(2, devicePixelRatio)
-  canvas.width = Math.max(1, Math.round(clientWidth * ratio))
-  canvas.height = Math.max(1, Math.round(clientHeight * ratio))
-  if (begun !== null) columns = isPlaying ? 2 : columnsFor(begun.numLanes, scene.aspect)
+  const [width, height] = [clientWidth, clientHeight].map((each) => Math.max(1, Math.round(each * ratio)))
+  paint({ ask: 'size', width: width!, height: height! })
 }
-new ResizeObserver(resize).observe(canvas)
 
-function draw(): void {
-  requestAnimationFrame(draw)
+function color(): void {
+  const looks = getComputedStyle(document.documentElement)
+  const [low, high, ground] = ['--fallen', '--accent', '--grid'].map((name) => looks.getPropertyValue(name).trim())
+  paint({ ask: 'colors', colors: { low: low!, high: high!, ground: ground! } satisfies Colors })
+  drawCurve()
+}
+
+/** Asks for the next frame, unless the last one is still awaited. */
+function next(now: number): void {
+  requestAnimationFrame(next)
+  if (now - shownAt >= SHOWN_MS) {
+    shownAt = now
+    showNewest()
+  }
+  pace.tick(now, isRunning)
+  if (pace.allowed !== eighths) {
+    eighths = pace.allowed
+    trainer.ask({ ask: 'share', share: eighths / 8 }, false)
+    if (begun !== null && !isPlaying) showCaption()
+  }
   if (begun === null || document.hidden) return
   const every = isPlaying ? scene.play.frames : scene.frames
   if ((isRunning || isPlaying) && frame++ % every === 0 && !isAsked) askFrame(1)
-  if (shown === null) return
-  const looks = getComputedStyle(document.documentElement)
-  const [low, high, ground] = ['--fallen', '--accent', '--grid'].map((name) => looks.getPropertyValue(name).trim())
-  const { numLanes } = begun
-  const [width, height] = [canvas.width / columns, (canvas.height * columns) / numLanes]
-  context.clearRect(0, 0, canvas.width, canvas.height)
-  scene.draw({
-    ...{ context, numLanes, columns, width, height, observation: shown.observation, step: shown.taken },
-    colors: { low: low!, high: high!, ground: ground! },
-  })
 }
 
 function choose(id: string, given: Tuning | null): void {
@@ -398,11 +433,12 @@ byId('link').addEventListener('click', async () => {
 byId('browser').addEventListener('toggle', () => lanes.ask({ ask: 'examine' }, false))
 canvas.addEventListener('click', ({ offsetX, offsetY }) => {
   if (begun === null || isPlaying) return
+  const { columns, drawn } = layout
   const [column, row] = [
     Math.floor((offsetX / canvas.clientWidth) * columns),
-    Math.floor((offsetY / canvas.clientHeight) * (begun.numLanes / columns)),
+    Math.floor((offsetY / canvas.clientHeight) * (drawn / columns)),
   ]
-  lane = Math.min(begun.numLanes - 1, row * columns + column)
+  lane = Math.min(drawn - 1, row * columns + column)
   if (!isRunning && !isAsked) askFrame(0)
 })
 document.addEventListener('keydown', (event) => {
@@ -417,6 +453,13 @@ document.addEventListener('keydown', (event) => {
 document.addEventListener('keyup', (event) => pressed.delete(event.key))
 addEventListener('blur', () => pressed.clear())
 
+const offscreen = canvas.transferControlToOffscreen()
+paint({ ask: 'canvas', canvas: offscreen }, [offscreen])
+new ResizeObserver(resize).observe(canvas)
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', color)
+color()
+resize()
+
 const shared = read(location.hash)
 if (shared.seed !== undefined) seed.value = String(shared.seed)
 if (shared.environment === OWN && typeof shared.code === 'string') {
@@ -425,4 +468,4 @@ if (shared.environment === OWN && typeof shared.code === 'string') {
 }
 const isKnown = shared.environment === OWN || scenes.some(({ id }) => id === shared.environment)
 choose(isKnown ? shared.environment! : scenes[0]!.id, shared.tuning ?? null)
-draw()
+requestAnimationFrame(next)

@@ -1,6 +1,7 @@
-/** Messages between the page and its two workers: the one that trains, and the one whose lanes are seen. */
+/** Messages between the page and its three workers: the one that trains, the one whose lanes are seen, and the one that draws them. */
 
-import type { PageReport } from 'colonnade'
+import type { BoxSpace, PageReport } from 'colonnade'
+import type { Colors } from './scenes.ts'
 
 /** A built-in environment by its id, or the text of one's own. */
 export interface Source {
@@ -21,13 +22,22 @@ export type Format = 'onnx' | 'module' | 'arrow'
 export type Ask =
   | { readonly ask: 'begin'; readonly source: Source; readonly seed: number; readonly tuning: Tuning | null }
   | { readonly ask: 'go' | 'pause' }
+  /** The part of its time in which it may train. */
+  | { readonly ask: 'share'; readonly share: number }
   | { readonly ask: 'tune'; readonly tuning: Tuning }
   | { readonly ask: 'file'; readonly format: Format }
 
 /** To the worker with the lanes. */
 export type AskLanes =
   | { readonly ask: 'examine' }
-  | { readonly ask: 'begin'; readonly source: Source; readonly seed: number; readonly numLanes: number }
+  | {
+      readonly ask: 'begin'
+      readonly source: Source
+      readonly seed: number
+      readonly numLanes: number
+      /** Where frames go. */
+      readonly frames: MessagePort
+    }
   | { readonly ask: 'weights'; readonly weights: Float32Array<ArrayBuffer> }
   | {
       readonly ask: 'frame'
@@ -79,9 +89,8 @@ export type ToldLanes =
     }
   | {
       readonly told: 'frame'
+      /** Of the lane that is looked at. */
       readonly observation: Float32Array<ArrayBuffer>
-      /** Steps of each lane's episode so far. */
-      readonly taken: Int32Array<ArrayBuffer>
       /** What the policy did last in the lane that is looked at, how probable that was (a density of real numbers), and its value. */
       readonly seen: {
         readonly action: readonly number[]
@@ -92,3 +101,35 @@ export type ToldLanes =
       /** The return of the last lane's episode. */
       readonly mine: number
     }
+
+/** All lanes, from their worker to the one that draws. */
+export interface Frame {
+  readonly observation: Float32Array<ArrayBuffer>
+  /** Steps of each lane's episode so far. */
+  readonly taken: Int32Array<ArrayBuffer>
+}
+
+/** To the worker that draws. */
+export type AskPainter =
+  | { readonly ask: 'canvas'; readonly canvas: OffscreenCanvas }
+  | { readonly ask: 'colors'; readonly colors: Colors }
+  | { readonly ask: 'size'; readonly width: number; readonly height: number }
+  | {
+      readonly ask: 'lanes'
+      readonly environment: string
+      readonly space: BoxSpace
+      readonly numActions: number
+      readonly bounds: readonly [low: number, high: number]
+      readonly numLanes: number
+      /** Whether they stand side by side. */
+      readonly isPlaying: boolean
+      readonly frames: MessagePort
+    }
+
+/** From the worker that draws. */
+export interface ToldPainter {
+  readonly told: 'layout'
+  readonly columns: number
+  /** Lanes that are drawn: the first ones. */
+  readonly drawn: number
+}

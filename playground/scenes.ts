@@ -4,7 +4,7 @@ import { gridPicture, isGrid, pictureColors } from '../src/environments/picture.
 
 /** What a scene draws. */
 export interface Drawn {
-  readonly context: CanvasRenderingContext2D
+  readonly context: OffscreenCanvasRenderingContext2D
   readonly observation: Float32Array
   readonly numLanes: number
   /** Steps of each lane's episode so far. */
@@ -150,8 +150,9 @@ const acrobat = rods(0.29, 1, (observation, lane) => {
 
 /** Draws the fields of a grid as one image, so that a lane costs only its bytes. */
 function fields(space: BoxSpace) {
-  const scratch = document.createElement('canvas')
+  let scratch: OffscreenCanvas | undefined
   return (drawn: Drawn): void => {
+    scratch ??= new OffscreenCanvas(1, 1)
     const { context, observation, numLanes, columns, width, height } = drawn
     const size = observation.length / numLanes
     const { rows, columns: across } = gridPicture(space, observation.subarray(0, size))
@@ -239,6 +240,22 @@ export const scenes: readonly Scene[] = [
     caption: 'Games of MinAtar Breakout: paddle, ball, its trail and bricks.',
   },
 ]
+
+/** The scene of an environment, built-in or one's own. */
+export function sceneFor(id: string, space: BoxSpace, numActions: number, bounds: readonly [number, number]): Scene {
+  return scenes.find((each) => each.id === id) ?? sceneOf(space, numActions, bounds)
+}
+
+/** The columns of the grid of whole rows whose tiles are the largest. */
+export function columnsFor(numLanes: number, aspect: number, width: number, height: number): number {
+  let best = { columns: 1, tile: 0 }
+  for (let columns = 1; columns <= numLanes; columns++) {
+    if (numLanes % columns !== 0) continue
+    const tile = Math.min(width / columns, ((height * columns) / numLanes) * aspect)
+    if (tile > best.tile) best = { columns, tile }
+  }
+  return best.columns
+}
 
 /** The scene of one's own environment, by the spaces that its worker tells. */
 export function sceneOf(space: BoxSpace, numActions: number, bounds: readonly [number, number]): Scene {

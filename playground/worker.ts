@@ -12,6 +12,8 @@ import type { Ask, Format, Told, Tuning } from './messages.ts'
 import { environmentOf } from './own.ts'
 import { recipeOf } from './recipe.ts'
 
+/** The longest rest in milliseconds: a page whose worker says nothing for long would end it. */
+const REST_MAX_MS = 2000
 /** Milliseconds between two copies of the weights: one frame. */
 const WEIGHTS_MS = 16
 
@@ -34,6 +36,8 @@ let loop = Promise.resolve()
 /** Steps and seconds with earlier tunings. */
 let before = { steps: 0, seconds: 0 }
 let toldAt = 0
+/** The part of its time in which it trains; in the rest the page draws. */
+let share = 1
 
 function tell(told: Told, moved: Transferable[] = []): void {
   postMessage(told, { transfer: moved })
@@ -42,6 +46,7 @@ function tell(told: Told, moved: Transferable[] = []): void {
 async function run(mine: number): Promise<void> {
   if (isPaused || mine !== turn) return
   const { trainer, world, environment } = training!
+  let begunAt = performance.now()
   for await (const { entropy } of trainer.updates({ totalSteps: 1e12 })) {
     if (mine !== turn) return
     const { episodeReturnLast100, solvedAtStep } = trainer.progress()
@@ -56,6 +61,9 @@ async function run(mine: number): Promise<void> {
       weights === null ? [] : [weights.buffer],
     )
     if (isPaused) return
+    const rest = Math.min(REST_MAX_MS, (performance.now() - begunAt) * (1 / share - 1))
+    if (rest > 1) await new Promise((resolve) => setTimeout(resolve, rest))
+    begunAt = performance.now()
   }
 }
 
@@ -85,6 +93,10 @@ async function answer(asked: Ask): Promise<void> {
     trainer.close()
     world.close()
   } else if (asked.ask === 'file') return fileOf(asked.format)
+  if (asked.ask === 'share') {
+    ;({ share } = asked)
+    return
+  }
   if (asked.ask === 'pause') isPaused = true
   if (asked.ask === 'go') isPaused = false
   if (isPaused || training === undefined) return

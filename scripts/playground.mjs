@@ -15,7 +15,7 @@ const page = join(root, 'dist/page/index.js')
 
 rmSync(out, { recursive: true, force: true })
 mkdirSync(out, { recursive: true })
-for (const name of ['main', 'worker', 'lanes']) {
+for (const name of ['main', 'worker', 'lanes', 'painter']) {
   const bundle = await rolldown({
     input: { [name]: join(source, `${name}.ts`) },
     platform: 'browser',

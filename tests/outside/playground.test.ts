@@ -3,21 +3,13 @@
  * beside a person, runs environments that somebody writes and ends hostile ones, and is restored by a link; and axe finds no fault. Asked by
  * `npm run test:page` alone.
  */
-import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { basename, extname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { tableFromIPC } from 'apache-arrow'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { SAMPLE } from '../../playground/sample.ts'
 import { type Browser, openChromium, type Page } from '../support/chromium.ts'
 import { skipLoudly } from '../support/command.ts'
-
-const root = fileURLToPath(new URL('../..', import.meta.url))
-const built = join(root, 'dist/playground')
-const TYPES: Readonly<Record<string, string>> = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css' }
+import { type Served, servePlayground } from '../support/playground.ts'
 
 /** Of tests that learn: a page is drawn by software where there is no GPU. */
 const TIMEOUT = 600_000
@@ -25,7 +17,9 @@ const TIMEOUT = 600_000
 let why = ''
 let browser: Browser | undefined
 let axe = ''
-let server: Server | undefined
+let served: Served | undefined
+/** What comes before a script of the page, by its name. */
+const before = new Map<string, string>()
 
 beforeAll(async () => {
   if (import.meta.env.MODE !== 'page') {
@@ -38,27 +32,20 @@ beforeAll(async () => {
     return
   }
   ;({ browser, axe } = opened)
-  execFileSync(process.execPath, ['scripts/playground.mjs', '--build'], { cwd: root })
-  server = createServer(({ url }, answer) => {
-    const name = basename(new URL(url!, 'http://page').pathname) || 'index.html'
-    answer.setHeader('content-type', TYPES[extname(name)]!)
-    answer.setHeader('cross-origin-opener-policy', 'same-origin')
-    answer.setHeader('cross-origin-embedder-policy', 'require-corp')
-    answer.end(readFileSync(join(built, name)))
-  })
-  await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
+  served = await servePlayground(before)
 }, 300_000)
 
 /** A page that is left open goes on learning beside the next test. */
 const opened = new Set<Page>()
 afterEach(async () => {
+  before.clear()
   await Promise.all([...opened].map((page) => page.close()))
   opened.clear()
 })
 
 afterAll(async () => {
   await browser?.close()
-  server?.close()
+  served?.close()
 })
 
 /** Waits until it holds. */
@@ -72,9 +59,10 @@ async function open(width: number, height: number, hash = '') {
   const wrong: string[] = []
   page.on('pageerror', (error) => wrong.push(String(error)))
   let started = 0
-  page.on('worker', () => started++)
+  // One draws, and runs nothing of an environment.
+  page.on('worker', (worker) => !worker.url().endsWith('/painter.js') && started++)
   // Downloads stay in the page.
-  await page.goto(`http://127.0.0.1:${(server!.address() as AddressInfo).port}/${hash}`)
+  await page.goto(served!.address + hash)
   await until(page, "document.querySelector('#did').textContent + document.querySelector('#said').textContent !== ''")
   return { page, wrong, workers: () => started }
 }
@@ -173,6 +161,8 @@ test('shows what the policy sees, and plays beside a person', async (context) =>
   // A cart that is only pushed to the right falls within some twelve steps.
   await page.keyboard.down('ArrowRight')
   const mine = "Number(document.querySelector('#caption').textContent.split(' ').at(-1).slice(0, -1))"
+  // The episode in which the key was pressed can last longer.
+  await until(page, `${mine} < 4`)
   let most = 0
   for (let i = 0; i < 60; i++) {
     await page.evaluate('new Promise((resolve) => setTimeout(resolve, 50))')
@@ -183,6 +173,54 @@ test('shows what the policy sees, and plays beside a person', async (context) =>
   await page.keyboard.up('ArrowRight')
   await page.keyboard.press('Escape')
   await until(page, "document.querySelector('#caption').textContent.startsWith('1,000 lanes')")
+  expect(wrong).toEqual([])
+})
+
+/** Draws by a painter each of whose pictures takes 60 milliseconds more. */
+const SLOW = `{
+  const { clearRect } = OffscreenCanvasRenderingContext2D.prototype
+  let drawn = 0
+  OffscreenCanvasRenderingContext2D.prototype.clearRect = function (...given) {
+    const end = performance.now() + 60
+    while (performance.now() < end);
+    drawn++
+    return clearRect.apply(this, given)
+  }
+  const channel = new BroadcastChannel('drawn')
+  channel.onmessage = () => channel.postMessage(drawn)
+}
+`
+
+test('the page does not wait for pictures that are slow, and says that fewer lanes are drawn', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  before.set('painter.js', SLOW)
+  const { page, wrong } = await open(1440, 900)
+  await page.keyboard.press('Space')
+  await until(page, "/^125 of 1,000 lanes are drawn/.test(document.querySelector('#caption').textContent)")
+  const [frames, pictures] = await page.evaluate<[number, number]>(`(async () => {
+    const channel = new BroadcastChannel('drawn')
+    const drawn = () => new Promise((resolve) => {
+      channel.onmessage = ({ data }) => resolve(data)
+      channel.postMessage('?')
+    })
+    const before = await drawn()
+    let frames = 0
+    let isOver = false
+    const count = () => { frames++; if (!isOver) requestAnimationFrame(count) }
+    requestAnimationFrame(count)
+    await new Promise((resolve) => setTimeout(resolve, 3000))
+    isOver = true
+    return [frames, (await drawn()) - before]
+  })()`)
+  expect(pictures).toBeGreaterThan(5)
+  expect(frames).toBeGreaterThan(1.5 * pictures)
+  // Another scene begins with all of its lanes.
+  await page.evaluate(`{
+    const choice = document.querySelector('#environment')
+    choice.value = 'Pendulum-v1'
+    choice.dispatchEvent(new Event('change'))
+  }`)
+  await until(page, "document.querySelector('#caption').textContent.startsWith('1,000 lanes. Pendulums')")
   expect(wrong).toEqual([])
 })
 
