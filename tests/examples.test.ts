@@ -43,6 +43,25 @@ test('orchard learns a game on bitecs from its components, and plays it in real 
   expect(Number(/in real time: ([\d.]+)/.exec(output)![1])).toBeGreaterThanOrEqual(4)
 })
 
+test('the fish of the pond learn to eat algae and to flee from the pike', async () => {
+  const { createPond } = await import('../examples/pond/pond.ts')
+  const { learn } = await import('../examples/pond/learn.ts')
+  const pond = createPond()
+  pond.Steering.turn.fill(Number.NaN) // The pike hunts.
+  const fates: { steps: number; caught: number; eaten: number }[] = []
+  await learn(pond.memory, 480_000, () => {
+    fates.push({ steps: pond.steps[0]!, caught: pond.caught[0]!, eaten: pond.eaten[0]! })
+  })
+  const rates = ([from, to]: [number, number]) => {
+    const [first, last] = [fates.at(from)!, fates.at(to)!]
+    const steps = last.steps - first.steps
+    return { caught: (last.caught - first.caught) / steps, eaten: (last.eaten - first.eaten) / steps }
+  }
+  const [early, late] = [rates([0, 4]), rates([-11, -1])]
+  expect(late.caught).toBeLessThan(0.7 * early.caught)
+  expect(late.eaten).toBeGreaterThan(1.5 * early.eaten)
+})
+
 test('custom-algorithm learns CartPole by its own loss', async () => {
   const output = await run('custom-algorithm.js')
   expect(Number(/greedy: return ([-\d.]+)/.exec(output)![1])).toBeGreaterThan(400)
