@@ -30,6 +30,7 @@ const PARTS = [
   'test:clients',
   'test:tinker',
   'runtimes',
+  'test:workerd',
   'matrix',
 ]
 
