@@ -1,7 +1,7 @@
 /**
  * `npm run bench`: the rooms startup, kernels, devices, environments, training, population and text, one process each; a table for people, then one JSON line.
  *
- *     npm run bench -- peers              one room, or several; `peers`, `widths`, `networks`, `gymnasium`, `trl` and `llama-cpp` only when named, for they install from PyPI and npm,
+ *     npm run bench -- peers              one room, or several; `peers`, `widths`, `networks`, `gymnasium`, `mujoco`, `trl` and `llama-cpp` only when named, for they install from PyPI and npm,
  *                                         `learning` and `worlds`, which train for minutes and fail where a target is missed (`worlds` writes docs/worlds.md),
  *                                         `natural`, a model that is pretrained and fine-tuned, about two hours; a second visit goes on,
  *                                         `asynchrony`, sampling while weights change, and docs/staleness.svg,
@@ -46,6 +46,7 @@ const ROOMS = [
   'widths',
   'networks',
   'gymnasium',
+  'mujoco',
   'trl',
   'llama-cpp',
   'plots',

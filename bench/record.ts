@@ -36,6 +36,7 @@ export const SOURCES: Readonly<Record<string, readonly string[]>> = {
   plots: TRAINS,
   peers: [...TRAINS, 'src/environments'],
   networks: [...TRAINS, 'src/environments'],
+  mujoco: ['src/environments/mujoco', 'src/systems'],
   trl: [...TRAINS, 'src/language'],
   'llama-cpp': ['src/kernels', 'src/language/transformer'],
   fleets: ['src/fleet/store', 'src/base/http'],
@@ -49,7 +50,7 @@ const docsPath = join(root, 'docs', 'bench.md')
 
 /** The rooms that docs/bench.md has tables of, in its order. */
 export const tableRooms: readonly string[] = [
-  ...['kernels', 'environments', 'training', 'peers', 'widths', 'networks', 'trl', 'llama-cpp'],
+  ...['kernels', 'environments', 'training', 'peers', 'widths', 'networks', 'mujoco', 'trl', 'llama-cpp'],
   ...['devices', 'agents', 'fleets', 'plots'],
 ]
 

@@ -77,6 +77,7 @@ const CELLS = {
     { shape: { width: 64, layers: 2, heads: 4 }, length: 32, batches: [64, 1024] },
     { shape: { width: 256, layers: 4, heads: 4 }, length: 128, batches: [16, 128] },
     { shape: { width: 512, layers: 8, heads: 8 }, length: 256, batches: [8, 64] },
+    { shape: { width: 768, layers: 16, heads: 12 }, length: 256, batches: [8, 32] },
   ],
   small: [{ shape: { width: 16, layers: 1, heads: 2 }, length: 16, batches: [4] }],
 } as const

@@ -1,9 +1,9 @@
 /**
  * `npm run gpu`: what a GPU does here. Names each backend that cannot start and why, checks the shaders against the kernels of the
  * processor, then times both in one run: matrix products, updates of PPO, and steps of language models. At last it trains CartPole-v1 and MinAtar's Breakout on the
- * device. The record is JSON, written after every part.
+ * device. The record is JSON, written after every part. `torch` runs the same work by torch on the GPU, if `python3` (or COLONNADE_PYTHON) has a torch that finds one.
  *
- *     npm run gpu -- [out=bench/records/gpu.json] [parts=backends,check,products,updates,language,train] [size=full|small]
+ *     npm run gpu -- [out=bench/records/gpu.json] [parts=backends,check,products,updates,language,torch,train] [size=full|small]
  *
  * Needs the package `webgpu` (npm install webgpu@0.6.2) and a driver of Vulkan, Metal or Direct3D.
  */
@@ -18,9 +18,10 @@ import { startGpu } from '../../src/kernels/webgpu/start.ts'
 import { examineDevices } from './backends.ts'
 import { checkLanguage, timeLanguage } from './language.ts'
 import { checkProducts, timeProducts } from './products.ts'
+import { runTorch } from './torch.ts'
 import { checkUpdates, timeUpdates, trainOnDevice } from './updates.ts'
 
-const PARTS = ['backends', 'check', 'products', 'updates', 'language', 'train'] as const
+const PARTS = ['backends', 'check', 'products', 'updates', 'language', 'torch', 'train'] as const
 
 const given = Object.fromEntries(process.argv.slice(2).map((word) => word.split('=') as [string, string]))
 const { out = 'gpu-record.json', parts = PARTS.join(','), size = 'full' } = given
@@ -72,6 +73,7 @@ async function main(): Promise<void> {
   if (parts.includes('products')) await timeProducts(gpu, sizes, (rows) => keep('products', rows))
   if (parts.includes('updates')) await timeUpdates(gpu, sizes, (rows) => keep('updates', rows))
   if (parts.includes('language')) await timeLanguage(sizes, (rows) => keep('updates of language models', rows))
+  if (parts.includes('torch')) keep('torch on the GPU', runTorch(sizes))
   if (parts.includes('train')) await trainOnDevice(sizes, (rows) => keep('training', rows))
 }
 

@@ -6,7 +6,8 @@ import { fileURLToPath } from 'node:url'
 
 /** Pinned, so that a ratio means the same thing next year. */
 const REQUIREMENTS = [
-  'gymnasium[box2d]==1.4.0',
+  'gymnasium[box2d,mujoco]==1.4.0',
+  'mujoco==3.14.0',
   'numpy==2.4.6',
   'jax==0.10.2',
   'jaxlib==0.10.2',

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { measureEnvironment, recommendedNumLanes } from '../../src/entries/environments.ts'
 import { box, cartPole, defineEnvironment, discrete, mlp } from '../../src/index.ts'
-import { type EnvironmentSpeed, fewestLanes } from '../../src/training/evaluate/measure-environment.ts'
+import { type EnvironmentSpeed, fewestLanes, stepSeconds } from '../../src/training/evaluate/measure-environment.ts'
 
 const pair = defineEnvironment({
   id: 'Pair-v0',
@@ -37,6 +37,14 @@ test('an environment alone steps more often than with a policy, and that more of
     expect(shares.backward).toBeGreaterThan(0)
   }
   expect([3, 8]).toContain(best)
+})
+
+test('with several threads, environment steps have their part of the rollout, however many of them the measuring thread took', () => {
+  const phases = { reset: 0.1, infer: 0.6, step: 0.2, store: 0.1 }
+  expect(stepSeconds(phases, 1.2, 1)).toBeCloseTo(0.4)
+  expect(stepSeconds(phases, 1.2, 2)).toBeCloseTo(0.48)
+  const fewer = { reset: 0.01, infer: 0.06, step: 0.02, store: 0.01 }
+  expect(stepSeconds(fewer, 1.2, 2)).toBeCloseTo(0.48)
 })
 
 test('lanes are whole games', async () => {

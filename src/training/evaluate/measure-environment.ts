@@ -92,8 +92,7 @@ async function measure(
       totalSteps: Number.MAX_SAFE_INTEGER,
     })) {
       if (update === 1) continue // It includes the compiler's work.
-      const { reset, step, store } = phaseSeconds
-      updates.push([reset + step + store, rolloutSeconds, rolloutSeconds + updateSeconds])
+      updates.push([stepSeconds(phaseSeconds, rolloutSeconds, threads), rolloutSeconds, rolloutSeconds + updateSeconds])
       for (const [work, s] of Object.entries(phaseSeconds)) spent.set(work, (spent.get(work) ?? 0) + s)
       whole += rolloutSeconds + updateSeconds
       if (whole >= seconds) break
@@ -112,12 +111,24 @@ async function measure(
   return {
     numLanes,
     threads,
-    // All threads step at the same time, so the caller's seconds are those of all.
     environmentStepsPerSecond: rate(0),
     rolloutStepsPerSecond: rate(1),
     trainingStepsPerSecond: rate(2),
     shares: shares as Record<WorkName, number>,
   }
+}
+
+/**
+ * Seconds of environment steps in a rollout. Threads take lanes as they get free, so with several of them the seconds of one are
+ * not those of all: then it is the part of the rollout that this thread's steps are of its work.
+ */
+export function stepSeconds(
+  { reset, infer, step, store }: Readonly<Record<'reset' | 'infer' | 'step' | 'store', number>>,
+  rolloutSeconds: number,
+  threads: number,
+): number {
+  const stepping = reset + step + store
+  return threads === 1 ? stepping : (rolloutSeconds * stepping) / (stepping + infer)
 }
 
 /** The fewest lanes whose rollouts are within a tenth of the fastest. Takes seconds; default `mlp()`, one thread. */
