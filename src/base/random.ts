@@ -25,6 +25,8 @@ export const Stream = {
   wrapper: 7,
   /** Settings of a search: lane is the trial, episode the key, draw counts blocks of four. */
   search: 8,
+  /** The next level of a lane: draw 0 of an environment, draw 1 of a system, whose episode counts its draws. */
+  level: 9,
 } as const
 
 const MULTIPLIER_0 = 0xd2511f53

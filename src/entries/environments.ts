@@ -14,7 +14,9 @@ export { Canvas } from '../environments/canvas.ts'
 export * from '../environments/checks/check.ts'
 export { type EnvironmentCheck, environmentChecks } from '../environments/checks/checks.ts'
 export { type ColumnStepInputs, type ColumnStepOutputs, columnStep } from '../environments/column-step.ts'
+export { LEVEL_STATE } from '../environments/environment.ts'
 export { encodeGif } from '../environments/gif.ts'
+export { beginLevel, levelRandom } from '../environments/levels.ts'
 export type { Physics, ResetNoise } from '../environments/mujoco/physics.ts'
 export type { Task } from '../environments/mujoco/simulation.ts'
 export { gridPicture, isGrid, type Picture, pictureColors } from '../environments/picture.ts'
@@ -27,6 +29,7 @@ export {
 export * from '../environments/suite.ts'
 export * from '../environments/wrapper.ts'
 export { actionRepeat, frameStack, rescaleAction, timeLimit } from '../environments/wrappers.ts'
+export { prioritizedLevels } from '../systems/levels.ts'
 export { clipRewards, normalizeRewards } from '../systems/rewards.ts'
 export {
   type EnvironmentMeasurement,

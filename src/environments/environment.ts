@@ -35,6 +35,9 @@ import type { Picture } from './picture.ts'
 /** State columns by name: a column type, or a type and its width per lane. */
 export type StateDeclaration = Readonly<Record<string, ColumnType | readonly [ColumnType, number]>>
 
+/** State columns of an environment with levels: the lane's level, and 1 + that of its next episode; 0 lets the environment draw it. */
+export const LEVEL_STATE = { level: 'i32', nextLevel: 'i32' } as const satisfies StateDeclaration
+
 /** The typed arrays of a state declaration, one row per lane. */
 export type State<D extends StateDeclaration> = {
   readonly [K in keyof D]: D[K] extends readonly [infer T extends ColumnType, number]
@@ -145,6 +148,11 @@ export interface EnvironmentModel<S, T extends BoxType = 'f32'> {
    * rewards must be those of `GoalPlace`. Default: no goals.
    */
   readonly goal?: GoalPlace | undefined
+  /**
+   * Number of levels, such as mazes, that an episode can begin with, numbered from 0. The state then has the columns of `LEVEL_STATE`:
+   * systems may write `nextLevel`, and `reset` takes a lane's level by `beginLevel`. Default: no levels.
+   */
+  readonly levels?: number | undefined
   /** Steps after which an episode is truncated; null for no limit. */
   readonly maxEpisodeSteps: number | null
   /** Mean return of 100 episodes at which it counts as solved; null if there is none. */
@@ -235,6 +243,8 @@ export function defineEnvironment<
   id: I
   module?: string
   settings: S
+  /** Settings that older records lack, left out where they have their defaults. */
+  newer?: readonly (keyof S)[]
   /**
    * How observations are stored: as `u8`, for whole numbers from 0 to 255, they take a quarter of the memory and of the time to write it,
    * and networks see the same numbers. If a bound is 255, checks do not find unwritten bytes. Default: f32.
@@ -281,6 +291,7 @@ export function defineEnvironment<
     }
     const state = options.state(parameters)
     checkState(options.id, state)
+    checkLevels(options.id, model.levels, state)
     return { ...model, state, presets }
   })
   return Object.assign(factory, { id: options.id, presets })
@@ -326,6 +337,16 @@ function checkSpace(subject: string, space: Space): void {
   else if (space.kind === 'discrete') discrete(space.n)
   else if (space.kind === 'multi-discrete') multiDiscrete(space.sizes)
   else throw new InputError(subject, show(space), 'a space of box, discrete or multiDiscrete')
+}
+
+/** @throws InputError for levels without their columns. */
+function checkLevels(id: string, levels: number | undefined, state: StateDeclaration): void {
+  if (levels === undefined) return
+  checkCount(`${id} levels`, levels)
+  for (const [name, type] of Object.entries(LEVEL_STATE)) {
+    if (state[name] === type) continue
+    throw new InputError(`${id} levels`, `a state without ${name}: '${type}'`, 'LEVEL_STATE in it')
+  }
 }
 
 function checkState(id: string, state: StateDeclaration): void {

@@ -11,22 +11,36 @@ import type { Settings, SettingValues } from '../base/settings.ts'
 import { type Column, type Columns, saved } from '../components/column.ts'
 import type { ObservationColumn } from '../components/observation.ts'
 import type { RolloutColumns } from '../components/rollout.ts'
-import { declaredPlan, type Lanes, type State, type StateDeclaration } from '../environments/environment.ts'
+import {
+  declaredPlan,
+  type Lanes,
+  type LEVEL_STATE,
+  type State,
+  type StateDeclaration,
+} from '../environments/environment.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 
 export type SystemName = 'reset' | 'infer' | 'step' | 'store'
 const NAMES: readonly SystemName[] = ['reset', 'infer', 'step', 'store']
 
 /** A system's inputs in a tick; row n of each column is lane n of its cohort. */
-export interface SystemLanes<S = unknown, R = unknown>
+export interface SystemLanes<S = unknown, R = unknown, H = unknown>
   extends Pick<
     Lanes,
     'action' | 'reward' | 'terminated' | 'truncated' | 'lane' | 'episode' | 'step' | 'random' | 'kernels'
   > {
   /** The system's own columns per lane. They are zero in a new lane. */
   readonly own: S
+  /** The system's own columns of the whole cohort, which only `afterRollout` writes. */
+  readonly shared: H
   /** The environment's state, which only the environment writes. */
   readonly state: unknown
+  /** The environment's number of levels; 0 without levels, and then the next two columns are empty. */
+  readonly levels: number
+  /** The level of the lane's episode. */
+  readonly level: Int32Array
+  /** Systems may write 1 + the level of the lane's next episode, or 0 to let the environment draw it. */
+  readonly nextLevel: Int32Array
   /** The system's columns of the row that this tick fills. */
   recorded: R
   /** Observation before the action: observation width elements per lane. */
@@ -60,7 +74,7 @@ export interface SystemModel<S = unknown, H = unknown, R = unknown> {
   /** The system after which `run` runs. */
   readonly after?: SystemName
   /** Processes lanes `from` to `to`, in every tick and every thread. Writes only these lanes' columns. */
-  run?(lanes: SystemLanes<S, R>, from: number, to: number): void
+  run?(lanes: SystemLanes<S, R, H>, from: number, to: number): void
   /** Processes a full rollout before learning, in the caller's thread. */
   afterRollout?(rollout: SystemRollout<S, H, R>): void
 }
@@ -186,6 +200,7 @@ export function bindSystem(
   rollout: RolloutColumns,
   numSteps: number,
   numLanes: number,
+  levels: number,
 ): BoundSystem {
   const { random, kernels } = lanes
   const recorded = Object.entries(columns.recorded as Record<string, Column>)
@@ -202,7 +217,8 @@ export function bindSystem(
   return {
     definition,
     lanes: {
-      ...{ own, state, action, reward, terminated, truncated, lane, episode, step, random, kernels, observation },
+      ...{ own, shared, levels, ...levelColumns(levels, state) },
+      ...{ state, action, reward, terminated, truncated, lane, episode, step, random, kernels, observation },
       recorded: windows[0]!,
       nextObservation: observation,
       valid: rollout.valid,
@@ -210,6 +226,10 @@ export function bindSystem(
     rollout: { rollout, own, shared, recorded: columns.recorded, numSteps, numLanes, random, kernels },
     windows,
   }
+}
+
+function levelColumns(levels: number, state: unknown): Pick<SystemLanes, 'level' | 'nextLevel'> {
+  return levels > 0 ? (state as State<typeof LEVEL_STATE>) : { level: new Int32Array(), nextLevel: new Int32Array() }
 }
 
 /** @throws InputError if the systems are not a list of systems with distinct ids. */

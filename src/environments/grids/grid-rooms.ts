@@ -4,8 +4,17 @@
  * Modular & Customizable Reinforcement Learning Environments for Goal-Oriented Tasks", 2023). The code is new.
  */
 import { type Random, Stream } from '../../base/random.ts'
+import { integer } from '../../base/settings.ts'
 import { box, discrete } from '../../base/space.ts'
-import type { EnvironmentModel, EnvironmentPreset, State, StateDeclaration, TunedPart } from '../environment.ts'
+import {
+  type EnvironmentModel,
+  type EnvironmentPreset,
+  LEVEL_STATE,
+  type State,
+  type StateDeclaration,
+  type TunedPart,
+} from '../environment.ts'
+import { beginLevel, levelRandom } from '../levels.ts'
 import type { Picture } from '../picture.ts'
 
 export const Field = { empty: 0, wall: 1, goal: 2, key: 3, door: 4, open: 5 } as const
@@ -25,18 +34,31 @@ export function gridPreset(totalSteps: number, policy: TunedPart = { id: 'mlp', 
   return { run: { numLanes: 64, totalSteps }, algorithm: { id: 'ppo', parameters }, policy }
 }
 
+/** Settings of rooms with levels. */
+export const levelSettings = {
+  levels: integer(0, 'number of different starts, of which each episode has one; 0: a new one in each episode', {
+    min: 0,
+  }),
+  firstLevel: integer(0, 'the start that is level 0: others have other starts from those of levels before it', {
+    min: 0,
+    max: 2 ** 31,
+  }),
+}
+
 /** The state columns of a lane on a grid of `side` × `side` fields. */
-export function gridState(side: number) {
+export function gridState(side: number, levels = 0) {
   return {
     fields: ['u8', side * side],
     x: 'u8',
     y: 'u8',
     facing: 'u8',
     hasKey: 'u8',
+    ...(levels > 0 && LEVEL_STATE),
   } as const satisfies StateDeclaration
 }
 
 type GridState = State<ReturnType<typeof gridState>>
+type LevelLanes = Parameters<typeof beginLevel>[0]
 
 /** The start of a lane. */
 export interface Begin {
@@ -53,20 +75,25 @@ export function gridModel(
   side: number,
   maxEpisodeSteps: number,
   draw: (fields: Uint8Array, begin: Begin, dice: Dice) => void,
+  { levels, firstLevel } = { levels: 0, firstLevel: 0 },
 ): EnvironmentModel<GridState> {
   const fields = new Uint8Array(side * side)
   const begin: Begin = { x: 1, y: 1, facing: 0 }
   const dice = new Dice()
+  const random = levelRandom()
   return {
+    ...(levels > 0 && { levels }),
     observationSpace: box({ low: 0, high: 1, shape: [WIDTH] }),
     actionSpace: discrete(5),
     maxEpisodeSteps,
     returnThreshold: null,
     draw: (state, n) => drawRooms(state, n, side),
-    reset({ state, observation, lane, episode, random }, rows, count) {
+    reset(lanes, rows, count) {
+      const { state, observation, lane, episode } = lanes
       for (let i = 0; i < count; i++) {
         const n = rows[i]!
-        dice.begin(random, lane[n]!, episode[n]!)
+        if (levels === 0) dice.begin(lanes.random, lane[n]!, episode[n]!)
+        else dice.begin(random, firstLevel + beginLevel(lanes as LevelLanes, n, levels), 0)
         draw(fields, begin, dice)
         state.fields.set(fields, n * side * side)
         state.x[n] = begin.x

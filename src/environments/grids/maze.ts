@@ -1,7 +1,7 @@
 import { InputError } from '../../base/errors.ts'
 import { integer } from '../../base/settings.ts'
 import { defineEnvironment } from '../environment.ts'
-import { beginAnywhere, type Dice, Field, gridModel, gridPreset, gridState } from './grid-rooms.ts'
+import { beginAnywhere, type Dice, Field, gridModel, gridPreset, gridState, levelSettings } from './grid-rooms.ts'
 
 /**
  * A new maze in each episode, with exactly one path between any two fields: find the goal at the bottom right.
@@ -13,27 +13,30 @@ import { beginAnywhere, type Dice, Field, gridModel, gridPreset, gridState } fro
  * - **Rewards**: 1 − 0.9 · steps / `maxEpisodeSteps` at the goal, otherwise 0.
  * - **Starting state**: A maze by a random walk with backtracking; the lane on a random field other than the goal, in a random direction.
  * - **Episode end**: Terminated at the goal. Truncated after `4 · side²` steps.
- * - **Arguments**: `side` (9), walls included.
+ * - **Arguments**: `side` (9), walls included. `levels` (0): a number of mazes with their starts, of which each episode has one, the same
+ *   in every run; 0: a new one in each episode. `firstLevel` (0): where they begin among all, so that others can be held out.
  */
 export const maze = defineEnvironment({
   id: 'Maze-v0',
   module: import.meta.url,
-  settings: { side: integer(9, 'fields of a side, walls included; odd', { min: 5, max: 63 }) },
+  settings: { side: integer(9, 'fields of a side, walls included; odd', { min: 5, max: 63 }), ...levelSettings },
+  newer: ['levels', 'firstLevel'],
   presets: [
     gridPreset(1_000_000),
     // Memory of visited fields finds the goal sooner.
     gridPreset(400_000, { id: 'recurrent', parameters: { sequenceLength: 32 } }),
   ],
-  state: ({ side }) => gridState(side),
-  make: ({ side }) => {
+  state: ({ side, levels }) => gridState(side, levels),
+  make: ({ side, levels, firstLevel }) => {
     if (side % 2 === 0) throw new InputError('Maze-v0.side', `${side}`, 'an odd number, since walls lie between fields')
     const trail = new Uint16Array(side * side)
-    return gridModel(side, 4 * side * side, (fields, begin, dice) => {
+    const draw: Parameters<typeof gridModel>[2] = (fields, begin, dice) => {
       fields.fill(Field.wall)
       carve(fields, side, trail, dice)
       fields[(side - 2) * side + side - 2] = Field.goal
       beginAnywhere(fields, side, begin, dice)
-    })
+    }
+    return gridModel(side, 4 * side * side, draw, { levels, firstLevel })
   },
 })
 

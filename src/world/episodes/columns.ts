@@ -152,7 +152,15 @@ export function createEpisodes(
     environmentLanes,
     watch: null,
     systems: (options.systems ?? []).map((system) =>
-      bindSystem(system, columns.systems[system.id]!, environmentLanes, rollout, numSteps, numLanes),
+      bindSystem(
+        system,
+        columns.systems[system.id]!,
+        environmentLanes,
+        rollout,
+        numSteps,
+        numLanes,
+        environment.levels ?? 0,
+      ),
     ),
     policy,
     league,
