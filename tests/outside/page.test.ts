@@ -151,6 +151,22 @@ test('shows runs as text, asks nobody else, goes on with them, can be used by ke
   await writeFile(join(folder, HOSTILE, 'replay.gif'), GIF)
   await until(page, "document.querySelector('#replay img')?.naturalWidth === 1")
 
+  // A note and tags of both seeds, written in the page, are in their folders and in the table.
+  await page.evaluate('document.querySelector(\'[data-focus="notes row run-1"]\').click()')
+  await page.focus('#notes textarea')
+  for (const key of 'late') await page.keyboard.press(key)
+  await page.focus('#notes input')
+  for (const key of 'base') await page.keyboard.press(key)
+  await page.evaluate(await readFile(axe, 'utf8'))
+  expect(await page.evaluate("axe.run('dialog').then(({ violations }) => violations.map(({ id }) => id))")).toEqual([])
+  await page.keyboard.press('Enter')
+  await until(page, `/base\\s+late/.test(${row('run-1 (2 runs)')}?.innerText)`)
+  for (const name of ['run-1', 'run-2'])
+    expect(JSON.parse(await readFile(join(folder, name, 'notes.json'), 'utf8'))).toEqual({
+      note: 'late',
+      tags: ['base'],
+    })
+
   // Zoomed by keyboard, on a log scale, sorted, filtered and grouped: the address restores it.
   await page.focus('.chart canvas')
   await page.keyboard.press('+')

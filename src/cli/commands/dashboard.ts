@@ -1,12 +1,16 @@
 import { type Command, readKeys, readTexts } from '../../base/invocation.ts'
 import { isPair } from '../../base/pair.ts'
 import { openDashboard } from '../../entries/loggers.ts'
-import { integer, text } from '../../entries/settings.ts'
+import { boolean, integer, text } from '../../entries/settings.ts'
 import { stopped } from '../show/signals.ts'
 
 export const dashboardKeys = {
   port: integer(6060, 'port to listen at; 0: any free port', { min: 0, max: 65_535 }),
   host: text('127.0.0.1', 'address to listen at; 127.0.0.1: reachable from this machine only'),
+  readOnly: boolean(
+    false,
+    'change no file: neither notes nor indexes; always so at an address that other machines reach',
+  ),
 }
 
 /** colonnade dashboard [runs] [port=6060] */

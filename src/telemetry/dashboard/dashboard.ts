@@ -1,5 +1,6 @@
 /**
- * A page that follows runs, and its server. It only reads run folders. The page contacts only this server and runs only its own scripts.
+ * A page that follows runs, and its server. It reads run folders, and writes only
+ * `notes.json`, and `metrics.index` of ended runs; read-only, nothing. The page contacts only this server and runs only its own scripts.
  */
 import { once } from 'node:events'
 import { lstat, readFile } from 'node:fs/promises'
@@ -9,10 +10,19 @@ import { Worker } from 'node:worker_threads'
 import { checkOptions, InputError, show } from '../../base/errors.ts'
 import { disk, parseObject, RECORD_BYTES, readText, within } from '../../base/files/files.ts'
 import { ownFile } from '../../base/files/own-files.ts'
-import { HttpDocument, listen, RequestError, type Route, type RouteRequest } from '../../base/http/server.ts'
+import { isThisMachine } from '../../base/http/caller.ts'
+import {
+  HttpDocument,
+  listen,
+  RequestError,
+  type RequestHead,
+  type Route,
+  type RouteRequest,
+} from '../../base/http/server.ts'
 import { diagnosisOf } from '../diagnose/diagnose.ts'
 import { FLEET_FILE } from '../fleet-record.ts'
 import { readMetrics } from '../metrics-lines.ts'
+import { annotationOf, writeAnnotation } from './annotation.ts'
 import { ArrowPages, listArrowFiles } from './arrow-rows.ts'
 import { htmlOf, icon, styles } from './document.ts'
 import { parseFilter } from './filter.ts'
@@ -28,6 +38,11 @@ export interface DashboardOptions {
   readonly host?: string
   /** Whether the server runs in its own thread, so that a training in this one does not delay it. Default false. */
   readonly ownThread?: boolean
+  /**
+   * Whether no file is changed: neither notes nor the index of an ended run. Default false. An address that other machines reach is always
+   * read-only.
+   */
+  readonly readOnly?: boolean
   /** Milliseconds between scans of the folders while a page is open. Default 500. */
   readonly pollMs?: number
 }
@@ -43,6 +58,8 @@ export interface Dashboard {
 const PATIENCE_MS = 500
 /** Maximum bytes of a served picture. */
 const REPLAY_BYTES = 2 ** 26
+/** Maximum bytes of a written note. */
+const NOTES_BYTES = 2 ** 15
 /** Significant digits of sent numbers. */
 const DIGITS = 7
 /** The page's modules, including shared ones. */
@@ -56,6 +73,7 @@ const MODULES = [
     'elements',
     'rows',
     'runs-table',
+    'notes',
     'view',
     'tables',
     'run-view',
@@ -86,11 +104,14 @@ const HEADERS = {
  * @throws InputError for a path that is not a folder, an unknown option, and an address in use.
  */
 export async function openDashboard(options: DashboardOptions = {}): Promise<Dashboard> {
-  checkOptions('openDashboard', options, ['folder', 'port', 'host', 'pollMs', 'ownThread'])
+  checkOptions('openDashboard', options, ['folder', 'port', 'host', 'pollMs', 'ownThread', 'readOnly'])
   if (options.ownThread) return openInThread({ ...options, ownThread: false })
   const { folder = 'runs', port = 6060, host = '127.0.0.1', pollMs = 500 } = options
   if (!(pollMs > 0)) throw new InputError('pollMs', show(pollMs), 'a number above 0')
-  const runs = await Runs.open(folder)
+  if (typeof (options.readOnly ?? false) !== 'boolean')
+    throw new InputError('readOnly', show(options.readOnly), 'true or false')
+  const isReadOnly = (options.readOnly ?? false) || !isThisMachine(host)
+  const runs = await Runs.open(folder, isReadOnly)
   const follower = new Follower(runs, pollMs)
   const pages = new ArrowPages()
   const file = (type: string, content: string | Uint8Array) => new HttpDocument(type, content, HEADERS)
@@ -112,11 +133,16 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
         const wanted = query.getAll('run')
         return {
           folder,
+          isReadOnly,
           found: runs.found,
           ids: runs.ids,
           runs: runs.shown(wanted.length === 0 ? null : new Set(wanted)),
         }
       },
+    ],
+    [
+      'POST /api/notes',
+      Object.assign((request: RouteRequest) => annotate(runs, request), { admit: admitWrites(isReadOnly) }),
     ],
     ['GET /api/curves', ({ query }) => curvesOf(runs, query)],
     ['GET /api/diagnosis', ({ query }) => diagnosisOfRun(runs, query)],
@@ -127,7 +153,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     ['GET /api/replay', async ({ query }) => file('image/gif', await replayOf(runs, query))],
     ['GET /api/changes', ({ signal }) => ({ events: follower.changes(signal), isNamed: true })],
   ]
-  const server = await listen(new Map(routes), { host, port, maxBodyBytes: 0 })
+  const server = await listen(new Map(routes), { host, port, maxBodyBytes: NOTES_BYTES })
   void follower.look()
   return {
     url: server.url,
@@ -174,6 +200,24 @@ async function curvesOf(runs: Runs, query: URLSearchParams): Promise<object> {
     curves.push([id, { x, y: y.map((value) => Number(value.toPrecision(DIGITS))) }])
   }
   return { curves: Object.fromEntries(curves) }
+}
+
+/** Admits only the server's own page, whose `Origin` the server has checked, and nobody to a read-only server. */
+function admitWrites(isReadOnly: boolean) {
+  return ({ headers }: RequestHead): void => {
+    if (isReadOnly) throw new RequestError(403, 'notes: got a change, expected none: this page is read-only')
+    if (headers.origin === undefined) throw new RequestError(403, 'Origin: got none, expected that of this page')
+  }
+}
+
+/** Writes the note and the tags of a run: `run` in the query, `note` and `tags` in the body. */
+async function annotate(runs: Runs, { query, body }: RouteRequest): Promise<object> {
+  const folder = folderOf(runs, query)
+  return refusing(async () => {
+    const annotation = annotationOf(body)
+    await writeAnnotation(folder, annotation)
+    return { annotation }
+  })
 }
 
 function folderOf(runs: Runs, query: URLSearchParams): string {

@@ -86,6 +86,12 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: 
 .parallel .way { fill: none; stroke-width: 1.5; opacity: .75; }
 .parallel .way:hover { stroke-width: 4; opacity: 1; }
 .note { border-left: 3px solid #b36b00; padding-left: .6rem; margin: .4rem 0; overflow-wrap: anywhere; }
+dialog { background: var(--ground); color: var(--ink); border: 1px solid var(--line); border-radius: .4rem; max-width: 100%; }
+dialog::backdrop { background: rgb(0 0 0 / .4); }
+dialog h2 { margin: 0 0 .6rem; overflow-wrap: anywhere; }
+label.above { display: block; margin-bottom: .6rem; }
+label.above > * { display: block; max-width: 100%; }
+textarea, dialog input { font: inherit; color: inherit; background: var(--ground); border: 1px solid var(--line); border-radius: .3rem; }
 details > summary { cursor: pointer; font-weight: 600; margin: 1.2rem 0 .6rem; }
 .group { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: .8rem; align-items: start; }
 .conversation { border: 1px solid var(--line); border-radius: .4rem; padding: .5rem .6rem; min-width: 0; }

@@ -8,6 +8,7 @@ import { VERSION } from '../../base/version.ts'
 import type { Points } from '../curves.ts'
 import { FLEET_FILE } from '../fleet-record.ts'
 import { flatKeys, flatParts } from '../loggers/entry.ts'
+import { type Annotation, annotationOf, NO_ANNOTATION, NOTES_FILE } from './annotation.ts'
 import { MetricsFile } from './metrics-file.ts'
 
 /** Maximum depth of folders below the shown one. */
@@ -50,6 +51,8 @@ export interface ShownRun {
   readonly replayTime: number | null
   /** The time of the last report of its fleet's state, in milliseconds since 1970; null without a fleet. */
   readonly fleetTime: number | null
+  /** What people wrote of it. */
+  readonly annotation: Annotation
   /** Notes about its files for the user. */
   readonly notes: readonly string[]
 }
@@ -98,9 +101,12 @@ class FollowedRun {
   readonly #metrics: MetricsFile
   readonly #configFile: Followed
   readonly #summary: Followed
+  readonly #notes: Followed
   #config: Readonly<Record<string, unknown>> = {}
   #configNote = ''
   #metricsNote = ''
+  #annotation = NO_ANNOTATION
+  #annotationNote = ''
   #replayNote = ''
   #described: {
     readonly config: object
@@ -117,6 +123,7 @@ class FollowedRun {
     this.#metrics = new MetricsFile(join(folder, 'metrics.jsonl'))
     this.#configFile = new Followed(join(folder, 'config.json'))
     this.#summary = new Followed(join(folder, 'summary.json'))
+    this.#notes = new Followed(join(folder, NOTES_FILE))
   }
 
   /** Reads changes except metrics, of a folder with these names; skims long unread metrics. Returns whether there were any. */
@@ -129,6 +136,8 @@ class FollowedRun {
       this.#configNote = note && `config.json cannot be read (${note})`
       void this.shown // Describes the run now, while other files are read, rather than when the page asks for all.
     }
+    const isOtherNote = await this.#notes.look(names.has(NOTES_FILE))
+    if (isOtherNote) this.#takeNotes()
     await this.#summary.look(names.has('summary.json'))
     const status = this.#statusWith(names)
     const isOtherStatus = status !== this.#status
@@ -142,7 +151,7 @@ class FollowedRun {
     const isOtherReplay = replayTime !== this.#replayTime
     this.#replayTime = replayTime
     const hasMore = await this.#readMetrics(() => this.#metrics.skim(signal))
-    return isOther || isOtherStatus || isOtherReplay || isOtherFleet || hasMore
+    return isOther || isOtherNote || isOtherStatus || isOtherReplay || isOtherFleet || hasMore
   }
 
   /** Reads new metrics. Returns whether there were any. */
@@ -163,6 +172,17 @@ class FollowedRun {
     } catch (error) {
       this.#metricsNote = `metrics.jsonl cannot be read (${whyNot(error)})`
       return false
+    }
+  }
+
+  #takeNotes(): void {
+    this.#annotation = NO_ANNOTATION
+    this.#annotationNote = this.#notes.note && `${NOTES_FILE} cannot be read (${this.#notes.note})`
+    if (this.#notes.value === null) return
+    try {
+      this.#annotation = annotationOf(this.#notes.value)
+    } catch (error) {
+      this.#annotationNote = `${NOTES_FILE} cannot be read (${(error as Error).message})`
     }
   }
 
@@ -218,11 +238,12 @@ class FollowedRun {
       ...{ id: this.id, folder: this.folder, replayTime: this.#replayTime, fleetTime: this.#fleetTime },
       ...told,
       status: this.#status,
-      ...{ lines, isSkimmed, names, last },
+      ...{ lines, isSkimmed, names, last, annotation: this.#annotation },
       notes: [
         this.#configNote,
         this.#metricsNote,
         this.#summary.note && `summary.json cannot be read (${this.#summary.note})`,
+        this.#annotationNote,
         this.#replayNote,
         isCut ? `metrics.jsonl has more than the ${names.length} metrics that are shown` : '',
         damaged === 0 ? '' : `metrics.jsonl: ${damaged} damaged lines were skipped`,

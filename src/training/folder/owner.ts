@@ -23,6 +23,7 @@ export const RUN_FILES = [
   'config.json',
   'metrics.jsonl',
   'metrics.index',
+  'notes.json',
   'summary.json',
   'learning-curve.svg',
   'trace.json',

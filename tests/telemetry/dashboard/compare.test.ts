@@ -1,5 +1,6 @@
 /** The page's table of runs and its link, without a browser. */
 import { describe, expect, test } from 'vitest'
+import { edited, sharedBy } from '../../../src/telemetry/dashboard/page/notes.ts'
 import {
   cellOf,
   columnsOf,
@@ -23,7 +24,7 @@ function run(
   return {
     ...{ id, folder: id, kind: 'episodes', environment: 'CartPole-v1', algorithm: 'ppo', status: 'complete', settings },
     ...{ group: JSON.stringify(group), lines: 10, isSkimmed: false, names: Object.keys(last), last },
-    ...{ replayTime: null, fleetTime: null, notes: [] },
+    ...{ replayTime: null, fleetTime: null, notes: [], annotation: { note: '', tags: [] } },
     ...others,
   } as ShownRun
 }
@@ -46,6 +47,40 @@ const other = run(
 const all = [...sweep, other]
 const view = (some: Partial<View> = {}): View => ({ ...PLAIN, ...some })
 const names = (some: Partial<View>) => rowsOf(all, view(some)).map(({ name, runs }) => `${name} ${runs.length}`)
+
+describe('notes and tags', () => {
+  const annotated = sweep.map((each, i) => ({
+    ...each,
+    annotation: { note: i === 0 ? 'diverges late' : '', tags: i < 2 ? ['baseline'] : [] },
+  }))
+
+  test('are columns where a run has some, and are found by a filter', () => {
+    expect([columnsOf(sweep, PLAIN).includes('tags'), columnsOf(annotated, PLAIN).slice(2, 4)]).toEqual([
+      false,
+      ['tags', 'note'],
+    ])
+    const found = (filter: string) => annotated.filter((each) => passes(each, filter)).map(({ id }) => id)
+    expect(found('BASE')).toEqual(['rate-0.1/seed-1', 'rate-0.1/seed-2'])
+    expect(found('tags=baseline diverges')).toEqual(['rate-0.1/seed-1'])
+    expect(found('note~late')).toEqual(['rate-0.1/seed-1'])
+    expect(cellOf(annotated.slice(0, 2), 'tags')).toEqual({ value: 'baseline' })
+    expect(cellOf(annotated.slice(2), 'tags')).toBe(null)
+  })
+
+  test('of several runs are changed together, and what a person leaves as it is stays', () => {
+    const all = [
+      { note: 'one', tags: ['a', 'own', 'b'] },
+      { note: 'two', tags: ['b', 'a'] },
+    ]
+    const before = sharedBy(all)
+    expect(before).toEqual({ note: '', tags: ['a', 'b'] })
+    expect(all.map((each) => edited(each, before, { note: '', tags: ['b', 'new'] }))).toEqual([
+      { note: 'one', tags: ['own', 'b', 'new'] },
+      { note: 'two', tags: ['b', 'new'] },
+    ])
+    expect(edited(all[0]!, sharedBy([all[0]!]), { note: '', tags: [] })).toEqual({ note: '', tags: [] })
+  })
+})
 
 describe('rows', () => {
   test('fold seeds, runs or the values of a setting', () => {

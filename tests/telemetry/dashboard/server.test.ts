@@ -1,6 +1,6 @@
 /** The server of the page. */
 import { readdirSync } from 'node:fs'
-import { appendFile, mkdir, utimes, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, readdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
@@ -133,6 +133,91 @@ describe('the page', () => {
     expect((await get('fleet?run=one')).error.message).toBe(
       'fleet.json: got no JSON object, expected the state of a fleet',
     )
+  })
+
+  describe('writes notes and tags', () => {
+    const json = { 'content-type': 'application/json' }
+    async function served(options: object = {}) {
+      const here = await temporaryFolder()
+      await writeRun(join(here, 'one'))
+      const own = await openDashboard({ folder: here, port: 0, pollMs: 5, ...options })
+      onTestFinished(() => own.close())
+      const get = async () => (await fetch(`${own.url}/api/runs`)).json()
+      await expect.poll(async () => (await get()).runs.length).toBe(1)
+      const post = async (body: unknown, headers: Record<string, string> = { origin: own.url }, run = 'one') => {
+        const target = `${own.url}/api/notes?${new URLSearchParams({ run })}`
+        const answer = await fetch(target, {
+          method: 'POST',
+          headers: { ...json, ...headers },
+          body: JSON.stringify(body),
+        })
+        return [answer.status, (await answer.json()).error?.message]
+      }
+      return { here, own, get, post, path: join(here, 'one', 'notes.json') }
+    }
+
+    test('of a run into its folder, and reads them again', async () => {
+      const { here, get, post, path } = await served()
+      const annotation = { note: 'diverges\nlate', tags: ['baseline', HOSTILE.replaceAll(' ', '_')] }
+      expect(await post({ ...annotation, tags: [...annotation.tags, 'baseline'] })).toEqual([200, undefined])
+      expect(JSON.parse(await readFile(path, 'utf8'))).toEqual(annotation)
+      await expect.poll(async () => (await get()).runs[0].annotation).toEqual(annotation)
+      const another = await openDashboard({ folder: here, port: 0 })
+      onTestFinished(() => another.close())
+      await expect
+        .poll(async () => (await (await fetch(`${another.url}/api/runs`)).json()).runs[0]?.annotation)
+        .toEqual(annotation)
+      expect(await post({})).toEqual([200, undefined])
+      expect((await readdir(join(here, 'one'))).includes('notes.json')).toBe(false)
+      await expect.poll(async () => (await get()).runs[0].annotation).toEqual({ note: '', tags: [] })
+    })
+
+    test.each([
+      [{ note: 5 }, 'note: got 5, expected a text of at most 4000 characters'],
+      [{ note: 'a'.repeat(4001) }, 'note: got a text of 4001 characters, expected a text of at most 4000 characters'],
+      [{ tags: 'a' }, 'tags: got "a", expected a list of at most 20 words'],
+      [{ tags: Array(21).fill('a') }, 'tags: got a list of 21, expected a list of at most 20 words'],
+      [{ tags: ['a b'] }, 'tag: got "a b", expected a word of at most 50 characters without spaces'],
+    ])('but not %o', async (body, message) => {
+      const { post, here } = await served()
+      expect(await post(body)).toEqual([400, message])
+      expect(await readdir(join(here, 'one'))).not.toContain('notes.json')
+    })
+
+    test('of its own page alone, of a run of the page, and not through a link', async () => {
+      const { here, post, path } = await served()
+      const elsewhere = join(here, 'elsewhere.json')
+      await writeFile(elsewhere, '{}')
+      expect(await post({ note: 'a' }, {})).toEqual([403, 'Origin: got none, expected that of this page'])
+      expect((await post({ note: 'a' }, { origin: 'http://evil.example' }))[0]).toBe(403)
+      expect((await post({ note: 'a' }, { origin: 'null' }))[0]).toBe(403)
+      expect((await post({ note: 'a'.repeat(40_000) }))[0]).toBe(413)
+      expect(await post({ note: 'a' }, undefined, '../one')).toEqual([
+        404,
+        'run: got "../one", expected a run of this page',
+      ])
+      await symlink(elsewhere, path)
+      expect(await post({ note: 'a' })).toEqual([400, expect.stringContaining('got a link or a special file')])
+      expect(await readFile(elsewhere, 'utf8')).toBe('{}')
+    })
+
+    test('but nothing where it is read-only, as it always is where other machines reach it', async () => {
+      for (const options of [{ readOnly: true }, { host: '0.0.0.0' }]) {
+        const { own, get, post, path } = await served(options)
+        expect((await get()).isReadOnly).toBe(true)
+        expect(await post({ note: 'a' }, { origin: own.url })).toEqual([403, expect.stringContaining('is read-only')])
+        await expect(readFile(path)).rejects.toThrow('ENOENT')
+      }
+      await expect(openDashboard({ folder, port: 0, readOnly: 1 } as never)).rejects.toThrow('readOnly: got 1')
+    })
+
+    test('and tells of a damaged file', async () => {
+      const { get, path } = await served()
+      await writeFile(path, '{"tags":7}')
+      await expect
+        .poll(async () => (await get()).runs[0].notes)
+        .toEqual(['notes.json cannot be read (tags: got 7, expected a list of at most 20 words)'])
+    })
   })
 
   test('is not for a page elsewhere whose name leads here', async () => {

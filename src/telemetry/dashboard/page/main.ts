@@ -7,6 +7,7 @@ import { DiagnosisView } from './diagnosis.ts'
 import { element, say } from './elements.ts'
 import { FilesView } from './files.ts'
 import { FleetView } from './fleet.ts'
+import { NotesDialog } from './notes.ts'
 import { ReplayView } from './replay.ts'
 import type { Row } from './rows.ts'
 import { RunsTable } from './runs-table.ts'
@@ -69,15 +70,21 @@ const timed = element('div')
 times.append(timed)
 const place = element('span', { class: 'quiet' })
 const live = element('span', { class: 'quiet', role: 'status' }, 'connecting')
-const table = new RunsTable({ view, colorOf, change: showAgain })
+const notesDialog = new NotesDialog((id, annotation) =>
+  ask(`api/notes?${new URLSearchParams({ run: id })}`, annotation),
+)
+let isReadOnly = true
+const annotate = () => (isReadOnly ? null : (row: Row) => notesDialog.open(row))
+const table = new RunsTable({ view, colorOf, annotate, change: showAgain })
 const charts = new Charts({ view, ask, colorOf, say: complain, onRange: keepLink })
 const compare = new CompareView()
 const [fleet, diagnosis, conversations] = [new FleetView(ask), new DiagnosisView(ask), new ConversationsView(ask)]
 const [replay, files] = [new ReplayView(ask), new FilesView(ask)]
 
-/** Requests JSON from the server. @throws Error with its message. */
-async function ask(path: string): Promise<Record<string, unknown>> {
-  const response = await fetch(path)
+/** Requests JSON from the server, or sends a body. @throws Error with the server's message. */
+async function ask(path: string, body?: object): Promise<Record<string, unknown>> {
+  const headers = { 'content-type': 'application/json' }
+  const response = await fetch(path, body && { method: 'POST', headers, body: JSON.stringify(body) })
   const answer = (await response.json()) as Record<string, unknown>
   if (!response.ok) throw new Error((answer.error as { message?: string })?.message ?? response.statusText)
   return answer
@@ -135,6 +142,7 @@ async function fetchRuns(ids: ReadonlySet<string>): Promise<void> {
   if (isPart && order.some((id) => !known.has(id))) return fetchRuns(new Set())
   runs = order.flatMap((id) => known.get(id) ?? [])
   place.textContent = String(answer.folder)
+  isReadOnly = answer.isReadOnly === true
   if (!hasRuns) {
     hasRuns = true
     takeLink()
@@ -294,7 +302,7 @@ document.body.append(
     {},
     ...[notes, table.root, compare.root, element('h2', {}, 'Curves'), charts.first],
     ...[element('details', {}, element('summary', {}, 'All other metrics'), charts.others)],
-    ...[times, fleet.root, diagnosis.root, conversations.root, replay.root, files.root],
+    ...[times, fleet.root, diagnosis.root, conversations.root, replay.root, files.root, notesDialog.root],
   ),
 )
 window.addEventListener('hashchange', () => {

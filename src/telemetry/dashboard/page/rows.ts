@@ -32,6 +32,8 @@ const own = (values: Readonly<Record<string, unknown>>, name: string) =>
 export function columnValue(run: ShownRun, name: string): string | number | undefined {
   if (name === 'updates') return run.lines
   if (name === 'run') return run.id
+  if (name === 'tags') return run.annotation.tags.join(' ') || undefined
+  if (name === 'note') return run.annotation.note || undefined
   if (name === 'environment' || name === 'algorithm' || name === 'status') return run[name]
   const setting = own(run.settings, name) ?? own(run.last, name) ?? undefined
   return setting === undefined || typeof setting === 'number' ? setting : String(setting)
@@ -59,19 +61,25 @@ export function columnsOf(runs: readonly ShownRun[], { columns }: Pick<View, 'co
   const own = OWN.filter(
     (name) => name === 'status' || name === 'updates' || new Set(runs.map((run) => run[name])).size > 1,
   )
-  return [...own, ...(result === null ? [] : [result]), ...differentSettings(runs).slice(0, MAX_DIFFERENT)]
+  const written = ['tags', 'note'].filter((name) => runs.some((run) => columnValue(run, name) !== undefined))
+  return [...own, ...written, ...(result === null ? [] : [result]), ...differentSettings(runs).slice(0, MAX_DIFFERENT)]
 }
 
 /** All names that a column can have. */
 export function columnNames(runs: readonly ShownRun[]): string[] {
   return [
-    ...new Set([...OWN, ...runs.flatMap(({ settings, last }) => [...Object.keys(last), ...Object.keys(settings)])]),
+    ...new Set([
+      ...OWN,
+      'tags',
+      'note',
+      ...runs.flatMap(({ settings, last }) => [...Object.keys(last), ...Object.keys(settings)]),
+    ]),
   ]
 }
 
 /**
  * Whether a run passes all words of a filter: `ppo.learningRate>=0.001` compares a column, a setting or a metric's last value, and any
- * other word is looked for in the run's name, environment, algorithm and status, and so is `rate=0.1` if the run has no `rate`.
+ * other word is looked for in the run's name, environment, algorithm, status, tags and note, and so is `rate=0.1` if the run has no `rate`.
  */
 export function passes(run: ShownRun, filter: string): boolean {
   return filter
@@ -81,7 +89,8 @@ export function passes(run: ShownRun, filter: string): boolean {
       const parsed = parseFilter(word)
       const value = parsed === null ? undefined : columnValue(run, parsed.column)
       if (value !== undefined) return passesFilter(value, parsed!)
-      return [run.id, run.environment, run.algorithm, run.status].some((each) =>
+      const { tags, note } = run.annotation
+      return [run.id, run.environment, run.algorithm, run.status, note, ...tags].some((each) =>
         each.toLowerCase().includes(word.toLowerCase()),
       )
     })

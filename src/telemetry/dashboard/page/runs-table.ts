@@ -8,6 +8,8 @@ import { PLAIN, type View } from './view.ts'
 export interface TablePage {
   readonly view: View
   readonly colorOf: (id: string) => string
+  /** Opens the notes of a row's runs; null if the server is read-only. */
+  readonly annotate: () => ((row: Row) => void) | null
   /** Shows the page anew after a change of the view. */
   readonly change: () => void
 }
@@ -195,12 +197,24 @@ export class RunsTable {
       },
       this.#open.has(key) ? '▾' : '▸',
     )
+    const open = this.#page.annotate()
+    const write =
+      open === null
+        ? null
+        : element(
+            'button',
+            {
+              ...{ type: 'button', class: 'plain quiet', 'data-focus': `notes ${place}`, title: 'notes and tags' },
+              ...{ 'aria-label': `notes on ${name}`, click: () => open(row) },
+            },
+            '✎',
+          )
     const words = runs.length === 1 ? name : `${name} (${runs.length} runs)`
     const head = element(
       'th',
       { scope: 'row', class: isInner ? 'inner' : '' },
       ...[box, colored(element('span', { class: 'swatch' }), colorOf(ids[0]!)), isInner ? null : pin],
-      ...[runs.length > 1 ? fold : null, words],
+      ...[runs.length > 1 ? fold : null, words, write],
     )
     return element(
       'tr',
