@@ -151,6 +151,25 @@ test('shows runs as text, asks nobody else, goes on with them, can be used by ke
   await writeFile(join(folder, HOSTILE, 'replay.gif'), GIF)
   await until(page, "document.querySelector('#replay img')?.naturalWidth === 1")
 
+  // What was made at an update is marked on the first chart's curve: a click shows its histograms, or its picture.
+  await writeFile(join(folder, 'run-2', 'replay-30.gif'), GIF)
+  await mkdir(join(folder, 'run-2', 'rollouts'))
+  await writeFile(
+    join(folder, 'run-2', 'rollouts/12.arrow'),
+    tableToIPC(tableFromArrays({ reward: Float64Array.of(0.5, 1, 1) }), 'file'),
+  )
+  await appendFile(join(folder, 'run-2', 'metrics.jsonl'), metricLines({ update: 51, episodeReturn: 778 }))
+  await page.focus('.chart canvas') // Charts out of sight are not drawn.
+  const mark = (words: string) => `document.querySelector('.mark[title="${words}, run-2"]')`
+  await until(page, `${mark('rows of update 12')} !== null && ${mark('picture of update 30')} !== null`)
+  await page.evaluate(`${mark('rows of update 12')}.click()`)
+  await until(
+    page,
+    "document.querySelector('#histograms svg')?.getAttribute('aria-label').includes('3 numbers from 0.5 to 1')",
+  )
+  await page.evaluate(`${mark('picture of update 30')}.click()`)
+  await until(page, "document.querySelector('#replay img')?.src.includes('replay-30.gif')")
+
   // A note and tags of both seeds, written in the page, are in their folders and in the table.
   await page.evaluate('document.querySelector(\'[data-focus="notes row run-1"]\').click()')
   await page.focus('#notes textarea')

@@ -23,9 +23,11 @@ const RETURN_DIGITS = 5
 /** colonnade replay <run> [out=FILE.gif|FILE.html]: shows an episode as pictures, also in a large enough terminal. */
 export const replayCommand: Command = async ({ words, json, quiet }) => {
   const { subject, texts } = splitWords(words, 'a run folder')
-  const { out = join(subject, 'replay.gif'), ...rest } = texts
-  if (!/\.(gif|html)$/.test(out)) throw new InputError('out', out, 'a name that ends in .gif or .html')
+  const { out: told, ...rest } = texts
   const { trust, from, delayMs, ...keys } = readKeys(replayKeys, rest)
+  // The dashboard shows a picture of an earlier checkpoint at its update.
+  const out = told ?? join(subject, from === null ? 'replay.gif' : `replay-${from}.gif`)
+  if (!/\.(gif|html)$/.test(out)) throw new InputError('out', out, 'a name that ends in .gif or .html')
   const modules = { allowModule: askForModule(trust), from: from ?? undefined }
   return showEpisode(subject, out, { ...keys, delayMs, isShown: !json && !quiet, isTold: !json }, modules)
 }

@@ -3,11 +3,12 @@ import { lstat, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { listFolder, within } from '../../base/files/files.ts'
 import { ownFile } from '../../base/files/own-files.ts'
-import { type ArrowTable, arrowPlain, readArrow } from '../../tables/read-arrow.ts'
+import { type ArrowTable, arrowPlain, fromArrow, readArrow } from '../../tables/read-arrow.ts'
 import '../../base/files/packages.ts' // Finds the program's packages from here, for the SQL thread.
 import { WorkerPool } from '../../base/threads/workers.ts'
 import { groupOf, type ShownGroup } from './conversations.ts'
 import { passesFilter, type RowFilter } from './filter.ts'
+import { type Histogram, histogramsOf } from './histograms.ts'
 import type { SqlTask } from './sql-task.ts'
 
 /** Folders of a run with Arrow files. */
@@ -103,6 +104,11 @@ export class ArrowPages {
    */
   async group(path: string, place: number): Promise<ShownGroup | null> {
     return groupOf(await this.#open(path), place)
+  }
+
+  /** Histograms of the columns of a file. @throws Error for one that is too large or cannot be read. */
+  async histograms(path: string): Promise<Histogram[]> {
+    return histogramsOf(fromArrow(await this.#open(path)))
   }
 
   async #open(path: string): Promise<ArrowTable> {

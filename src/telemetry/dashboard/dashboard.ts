@@ -8,7 +8,7 @@ import { basename, join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { checkOptions, InputError, show } from '../../base/errors.ts'
-import { disk, parseObject, RECORD_BYTES, readText, within } from '../../base/files/files.ts'
+import { disk, listFolder, parseObject, RECORD_BYTES, readText, within } from '../../base/files/files.ts'
 import { ownFile } from '../../base/files/own-files.ts'
 import { isThisMachine } from '../../base/http/caller.ts'
 import {
@@ -26,6 +26,7 @@ import { annotationOf, writeAnnotation } from './annotation.ts'
 import { ArrowPages, listArrowFiles } from './arrow-rows.ts'
 import { htmlOf, icon, styles } from './document.ts'
 import { parseFilter } from './filter.ts'
+import { isPicture, listMoments, type Moment } from './moments.ts'
 import { REPLAY, Runs } from './runs.ts'
 
 /** Options of a dashboard server. */
@@ -74,6 +75,8 @@ const MODULES = [
     'rows',
     'runs-table',
     'notes',
+    'marks',
+    'histograms',
     'view',
     'tables',
     'run-view',
@@ -150,6 +153,8 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     ['GET /api/files', ({ query }) => filesOf(runs, query)],
     ['GET /api/rows', (request) => rowsOf(runs, pages, request)],
     ['GET /api/conversations', ({ query }) => conversationsOf(runs, pages, query)],
+    ['GET /api/histograms', ({ query }) => histogramsOf(runs, pages, query)],
+    ['GET /api/moments', ({ query }) => momentsOf(runs, query)],
     ['GET /api/replay', async ({ query }) => file('image/gif', await replayOf(runs, query))],
     ['GET /api/changes', ({ signal }) => ({ events: follower.changes(signal), isNamed: true })],
   ]
@@ -287,6 +292,25 @@ async function conversationsOf(runs: Runs, pages: ArrowPages, query: URLSearchPa
   return { group: await refusing(() => pages.group(path, place)) }
 }
 
+/** Histograms of a file of a run: `run` and `file`. */
+async function histogramsOf(runs: Runs, pages: ArrowPages, query: URLSearchParams): Promise<object> {
+  const path = await fileOf(runs, query)
+  return { histograms: await refusing(() => pages.histograms(path)) }
+}
+
+/** What was made at updates of the runs `run` (repeatable), over `over`; and those of them that have a picture of their newest checkpoint. */
+async function momentsOf(runs: Runs, query: URLSearchParams): Promise<object> {
+  const found: [string, Moment[]][] = []
+  const newest: string[] = []
+  for (const id of query.getAll('run')) {
+    const folder = folderOf(runs, new URLSearchParams({ run: id }))
+    const axis = await runs.curve(id, query.get('over') ?? 'line', 'update')
+    found.push([id, await refusing(() => listMoments(folder, axis))])
+    if ((await listFolder(folder)).includes(REPLAY)) newest.push(id)
+  }
+  return { moments: Object.fromEntries(found), newest }
+}
+
 /** Reads a file; if it cannot be read, the request is refused. */
 async function refusing<T>(read: () => Promise<T>): Promise<T> {
   try {
@@ -297,10 +321,11 @@ async function refusing<T>(read: () => Promise<T>): Promise<T> {
 }
 
 async function replayOf(runs: Runs, query: URLSearchParams): Promise<Uint8Array> {
-  const folder = folderOf(runs, query)
-  return disk.read(await refusing(() => within(folder, REPLAY)), REPLAY_BYTES).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOENT') throw new RequestError(400, `${REPLAY}: got ${error.message}, expected a picture`)
-    throw new RequestError(404, `run: got ${show(query.get('run'))}, expected a run with a ${REPLAY}`)
+  const [folder, name] = [folderOf(runs, query), query.get('file') ?? REPLAY]
+  if (!isPicture(name)) throw new RequestError(404, `file: got ${show(name)}, expected a picture of the run`)
+  return disk.read(await refusing(() => within(folder, name)), REPLAY_BYTES).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw new RequestError(400, `${name}: got ${error.message}, expected a picture`)
+    throw new RequestError(404, `run: got ${show(query.get('run'))}, expected a run with a ${name}`)
   })
 }
 

@@ -66,6 +66,13 @@ main { padding: .4rem 1rem 3rem; min-width: 0; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(22rem, 100%), 1fr)); gap: .8rem; }
 .chart { border: 1px solid var(--line); border-radius: .4rem; padding: .5rem .6rem; min-width: 0; }
 .chart canvas { display: block; width: 100%; height: 14rem; touch-action: pan-y; }
+.plot { position: relative; overflow: hidden; }
+.mark { position: absolute; transform: translate(-50%, -50%); width: 1.3rem; height: 1.3rem; padding: 0; border-radius: 50%;
+  font-size: .7rem; line-height: 1; cursor: pointer; background: var(--ground); }
+.histograms { display: flex; flex-wrap: wrap; gap: .8rem; }
+.histograms figure { margin: 0; width: 15rem; border: 1px solid var(--line); border-radius: .4rem; padding: .5rem .6rem; }
+.histograms svg { display: block; width: 100%; border-bottom: 1px solid var(--quiet); }
+.histograms .bar { fill: var(--accent); }
 .chart .head { display: flex; justify-content: space-between; gap: .6rem; align-items: baseline; }
 .chart .head select { font-size: .75rem; padding: 0 .2rem; border: 0; background: none; color: var(--quiet); }
 .chart .legend { margin: .1rem 0 0; max-height: 6.4em; overflow: auto; }
@@ -92,6 +99,7 @@ dialog h2 { margin: 0 0 .6rem; overflow-wrap: anywhere; }
 label.above { display: block; margin-bottom: .6rem; }
 label.above > * { display: block; max-width: 100%; }
 textarea, dialog input { font: inherit; color: inherit; background: var(--ground); border: 1px solid var(--line); border-radius: .3rem; }
+details { scroll-margin-top: 3rem; }
 details > summary { cursor: pointer; font-weight: 600; margin: 1.2rem 0 .6rem; }
 .group { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: .8rem; align-items: start; }
 .conversation { border: 1px solid var(--line); border-radius: .4rem; padding: .5rem .6rem; min-width: 0; }

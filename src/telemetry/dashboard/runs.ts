@@ -10,6 +10,7 @@ import { FLEET_FILE } from '../fleet-record.ts'
 import { flatKeys, flatParts } from '../loggers/entry.ts'
 import { type Annotation, annotationOf, NO_ANNOTATION, NOTES_FILE } from './annotation.ts'
 import { MetricsFile } from './metrics-file.ts'
+import { isPicture } from './moments.ts'
 
 /** Maximum depth of folders below the shown one. */
 const DEPTH = 3
@@ -47,7 +48,7 @@ export interface ShownRun {
   /** The names of its numbers, and the numbers of its last line. */
   readonly names: readonly string[]
   readonly last: Readonly<Record<string, number>>
-  /** When the picture of an episode in its folder was made, in milliseconds since 1970; null if there is none. */
+  /** When the newest picture of an episode in its folder was made, in milliseconds since 1970; null if there is none. */
   readonly replayTime: number | null
   /** The time of the last report of its fleet's state, in milliseconds since 1970; null without a fleet. */
   readonly fleetTime: number | null
@@ -145,9 +146,13 @@ class FollowedRun {
     const fleetTime = (await timeOf(FLEET_FILE))?.mtimeMs ?? null
     const isOtherFleet = fleetTime !== this.#fleetTime
     this.#fleetTime = fleetTime
-    const picture = await timeOf(REPLAY)
-    this.#replayNote = picture === null || picture.isFile() ? '' : `${REPLAY} cannot be read (not a plain file)`
-    const replayTime = picture?.isFile() ? picture.mtimeMs : null
+    this.#replayNote = ''
+    let replayTime: number | null = null
+    for (const name of [...names].filter(isPicture)) {
+      const picture = (await timeOf(name))!
+      if (picture.isFile()) replayTime = Math.max(replayTime ?? 0, picture.mtimeMs)
+      else this.#replayNote = `${name} cannot be read (not a plain file)`
+    }
     const isOtherReplay = replayTime !== this.#replayTime
     this.#replayTime = replayTime
     const hasMore = await this.#readMetrics(() => this.#metrics.skim(signal))

@@ -4,6 +4,7 @@
  */
 import { drawCurves, type Points, valueAt } from '../../curves.ts'
 import { colored, element, save, say, shortNumber } from './elements.ts'
+import { apart, type Mark, markButton } from './marks.ts'
 import { columns, csvOf, isDrawable, logTicks, moved, onLog, type Range, type Series, ticks } from './series.ts'
 
 /** Margins of the field, in pixels. */
@@ -84,6 +85,9 @@ export class Chart {
   readonly #canvas: HTMLCanvasElement
   readonly #said: HTMLElement
   readonly #legend: HTMLElement
+  readonly #marked = element('div', { class: 'marks' })
+  /** Marks by the name of their series, with their buttons. */
+  #marks: readonly { readonly series: string; readonly mark: Mark; readonly button: HTMLElement }[] = []
   /** The series as given, and as drawn: on a log scale, logarithms. */
   #given: readonly Series[] = []
   #series: readonly Series[] = []
@@ -121,7 +125,8 @@ export class Chart {
       ...['save', 'SVG', 'PNG', 'CSV'].map((words) => element('option', {}, words)),
     )
     const head = element('div', { class: 'head' }, element('h3', {}, title), saving)
-    this.figure = element('section', { class: 'chart' }, head, this.#canvas, this.#said, this.#legend)
+    const plot = element('div', { class: 'plot' }, this.#canvas, this.#marked)
+    this.figure = element('section', { class: 'chart' }, head, plot, this.#said, this.#legend)
     new ResizeObserver(() => this.draw()).observe(this.#canvas)
   }
 
@@ -134,6 +139,33 @@ export class Chart {
     const numOthers = series.length - named.length
     this.#legend.replaceChildren(...named, numOthers === 0 ? '' : `and ${numOthers} more`)
     this.draw()
+  }
+
+  /** Marks on the curves, by the name of the series; `open` shows what a mark stands for. */
+  setMarks(marks: readonly { readonly series: string; readonly mark: Mark }[], open: (mark: Mark) => void): void {
+    const key = (all: readonly { readonly series: string; readonly mark: Mark }[]) =>
+      JSON.stringify(all.map(({ series, mark }) => [series, mark]))
+    if (key(marks) === key(this.#marks)) return
+    this.#marks = marks.map((each) => ({ ...each, button: markButton(each.mark, open) }))
+    this.draw()
+  }
+
+  /** Puts the marks that are in sight, and not too near one another, on their curves. */
+  #placeMarks(domain: Range, placeX: (x: number) => number, placeY: (y: number) => number): void {
+    const inSight = this.#marks.filter(({ mark }) => mark.moment.x >= domain[0] && mark.moment.x <= domain[1])
+    const shown = apart(inSight, ({ mark }) => placeX(mark.moment.x)).reverse()
+    for (const { mark, series, button } of shown) {
+      const { x } = mark.moment
+      const curve = this.#series.find(({ name }) => name === series)
+      const end = curve?.x.at(-1)
+      const y = curve === undefined || end === undefined ? Number.NaN : valueAt(curve, Math.min(end, x))
+      button.style.left = `${placeX(x)}px`
+      button.style.top = `${Number.isNaN(y) ? EDGE.top : placeY(y)}px`
+    }
+    const isSame =
+      this.#marked.children.length === shown.length &&
+      shown.every(({ button }, i) => this.#marked.children[i] === button)
+    if (!isSame) this.#marked.replaceChildren(...shown.map(({ button }) => button))
   }
 
   #place(): void {
@@ -227,6 +259,7 @@ export class Chart {
     const layer = this.#drawn(domain, heights, field, ratio)
     const offset = (layer.range[0] - domain[0]) / layer.xPerPixel
     pen.drawImage(layer.canvas, EDGE.left + offset / ratio, 0, layer.canvas.width / ratio, field.height)
+    this.#placeMarks(domain, placeX, placeY)
     const { cursor } = this.#linked
     if (cursor !== null) {
       pen.strokeStyle = ink!

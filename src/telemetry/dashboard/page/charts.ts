@@ -3,6 +3,7 @@ import { type Points, smooth, together } from '../../curves.ts'
 import type { ShownRun } from '../runs.ts'
 import { Chart, Linked } from './chart.ts'
 import { element } from './elements.ts'
+import type { Mark } from './marks.ts'
 import type { Row } from './rows.ts'
 import type { Ask } from './run-view.ts'
 import type { Series } from './series.ts'
@@ -45,7 +46,13 @@ export interface ChartsPage {
   readonly colorOf: (id: string) => string
   readonly say: (error: unknown) => void
   readonly onRange: () => void
+  /** What is marked of these runs, and what a mark opens. */
+  readonly marksOf: (runs: readonly ShownRun[]) => readonly Mark[]
+  readonly openMark: (mark: Mark) => void
 }
+
+const seriesName = (name: string, runs: readonly unknown[]) =>
+  runs.length === 1 ? name : `${name} (${runs.length} runs)`
 
 export class Charts {
   readonly first = element('div', { class: 'charts' })
@@ -124,6 +131,21 @@ export class Charts {
     for (const shown of this.#charts.values()) if (shown.chart.isInSight) this.#draw(shown)
   }
 
+  /** Marks the runs' moments on the first chart of each environment. */
+  mark(): void {
+    const seen = new Set<string | null>()
+    for (const figure of this.first.children) {
+      const shown = [...this.#charts.values()].find(({ chart }) => chart.figure === figure)
+      if (shown === undefined) continue
+      const isFirst = !seen.has(shown.environment)
+      seen.add(shown.environment)
+      const marks = this.#rowsOf(shown).flatMap(({ name, runs }) =>
+        this.#page.marksOf(runs).map((mark) => ({ series: seriesName(name, runs), mark })),
+      )
+      shown.chart.setMarks(isFirst ? marks : [], this.#page.openMark)
+    }
+  }
+
   #chartOf(title: string, metric: string, environment: string | null): Shown {
     const known = this.#charts.get(title)
     if (known !== undefined) return known
@@ -185,7 +207,7 @@ export class Charts {
         return [{ ...{ name, color, raw, band: null }, ...curves[0]! }]
       }
       const { x, y, low, high } = together(curves)
-      return [{ ...{ name: `${name} (${known.length} runs)`, color, x, y }, raw: null, band: { low, high } }]
+      return [{ ...{ name: seriesName(name, known), color, x, y }, raw: null, band: { low, high } }]
     })
   }
 }

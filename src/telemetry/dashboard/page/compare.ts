@@ -1,6 +1,6 @@
 /** Runs side by side: what differing settings explain of a result, and parallel coordinates of both. */
 import type { ShownRun } from '../runs.ts'
-import { colored, element, fill, shortNumber } from './elements.ts'
+import { colored, drawn, element, fill, shortNumber } from './elements.ts'
 import { columnValue, differentSettings, explainedBy, resultOf } from './rows.ts'
 import { table } from './tables.ts'
 
@@ -158,11 +158,4 @@ function shadeOf(part: number): string {
   )
   const mixed = from!.map((value, j) => Math.round(value + (at - i) * (to![j]! - value)))
   return `rgb(${mixed.join(' ')})`
-}
-
-function drawn(tag: string, attributes: Readonly<Record<string, string | number>>, words = ''): SVGElement {
-  const made = document.createElementNS('http://www.w3.org/2000/svg', tag)
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value))
-  made.textContent = words
-  return made
 }

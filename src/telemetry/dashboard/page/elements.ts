@@ -18,6 +18,14 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   return made
 }
 
+/** Creates an element of a picture (SVG). */
+export function drawn(tag: string, attributes: Readonly<Record<string, string | number>>, words = ''): SVGElement {
+  const made = document.createElementNS('http://www.w3.org/2000/svg', tag)
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value))
+  made.textContent = words
+  return made
+}
+
 /** Sets an element's color; the page's policy forbids style attributes. */
 export function colored<E extends HTMLElement>(made: E, color: string): E {
   made.style.backgroundColor = color

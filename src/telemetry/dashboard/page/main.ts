@@ -7,6 +7,8 @@ import { DiagnosisView } from './diagnosis.ts'
 import { element, say } from './elements.ts'
 import { FilesView } from './files.ts'
 import { FleetView } from './fleet.ts'
+import { HistogramsView } from './histograms.ts'
+import { type Mark, Moments } from './marks.ts'
 import { NotesDialog } from './notes.ts'
 import { ReplayView } from './replay.ts'
 import type { Row } from './rows.ts'
@@ -76,10 +78,13 @@ const notesDialog = new NotesDialog((id, annotation) =>
 let isReadOnly = true
 const annotate = () => (isReadOnly ? null : (row: Row) => notesDialog.open(row))
 const table = new RunsTable({ view, colorOf, annotate, change: showAgain })
-const charts = new Charts({ view, ask, colorOf, say: complain, onRange: keepLink })
+const moments = new Moments(ask, view, () => charts.mark())
+const marksOf = (runs: readonly ShownRun[]) => moments.of(runs)
+const charts = new Charts({ view, ask, colorOf, say: complain, onRange: keepLink, marksOf, openMark })
 const compare = new CompareView()
 const [fleet, diagnosis, conversations] = [new FleetView(ask), new DiagnosisView(ask), new ConversationsView(ask)]
-const [replay, files] = [new ReplayView(ask), new FilesView(ask)]
+const [replay, histograms, files] = [new ReplayView(ask), new HistogramsView(ask), new FilesView(ask)]
+const views = { picture: replay, rows: histograms, conversations }
 
 /** Requests JSON from the server, or sends a body. @throws Error with the server's message. */
 async function ask(path: string, body?: object): Promise<Record<string, unknown>> {
@@ -93,6 +98,11 @@ async function ask(path: string, body?: object): Promise<Record<string, unknown>
 function keepColors(): void {
   if (!areColorsKept) kept.write('colors', JSON.stringify([...colorPlaces].slice(-1000)))
   areColorsKept = true
+}
+
+/** Shows what a mark on a curve stands for. */
+function openMark({ run, moment }: Mark): void {
+  views[moment.kind].open(run, moment.file)
 }
 
 function complain(error: unknown): void {
@@ -165,6 +175,9 @@ function showAgain(): void {
   diagnosis.show(ids)
   conversations.show(shown.filter(({ kind }) => kind === 'conversations').map(({ id }) => id))
   replay.runs = shown
+  histograms.show(ids)
+  charts.mark()
+  void moments.show(shown).catch(complain)
   files.show(ids)
   showNotes()
   keepLink()
@@ -205,8 +218,9 @@ function listen(): void {
         changed = null
         const begun = performance.now()
         charts.changed(ids)
+        moments.changed(ids)
         await fetchRuns(ids)
-        for (const part of [fleet, diagnosis, conversations, files]) part.changed(ids)
+        for (const part of [fleet, diagnosis, conversations, histograms, files]) part.changed(ids)
         // Waits as long as the request took, so that a reading server is not overloaded.
         await new Promise((resolve) => setTimeout(resolve, Math.min(500, performance.now() - begun)))
       }
@@ -220,7 +234,7 @@ function listen(): void {
     say(live, 'live')
     const { runs: ids } = JSON.parse((event as MessageEvent<string>).data) as { runs: string[] }
     // The first message of a connection names no runs: everything may have been missed, and all are requested.
-    if (ids.length === 0) charts.changed(runs.map(({ id }) => id))
+    if (ids.length === 0) for (const part of [charts, moments]) part.changed(runs.map(({ id }) => id))
     changed = ids.length === 0 || changed?.size === 0 ? new Set() : new Set([...(changed ?? []), ...ids])
     void update()
   })
@@ -302,7 +316,16 @@ document.body.append(
     {},
     ...[notes, table.root, compare.root, element('h2', {}, 'Curves'), charts.first],
     ...[element('details', {}, element('summary', {}, 'All other metrics'), charts.others)],
-    ...[times, fleet.root, diagnosis.root, conversations.root, replay.root, files.root, notesDialog.root],
+    ...[
+      times,
+      fleet.root,
+      diagnosis.root,
+      conversations.root,
+      replay.root,
+      histograms.root,
+      files.root,
+      notesDialog.root,
+    ],
   ),
 )
 window.addEventListener('hashchange', () => {

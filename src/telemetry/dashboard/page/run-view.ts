@@ -36,6 +36,15 @@ export abstract class RunView {
     else void this.look()
   }
 
+  /** Opens the part with this run, and brings it into sight. */
+  protected choose(run: string): void {
+    this.run.value = run
+    this.root.open = true
+    void this.look()
+    this.run.focus({ preventScroll: true })
+    this.root.scrollIntoView()
+  }
+
   /** Reloads if one of these runs is shown. */
   changed(ids: ReadonlySet<string>): void {
     if (ids.has(this.run.value)) void this.look()
@@ -76,6 +85,8 @@ export abstract class FileView extends RunView {
   /** The run and its files when the part was last filled. */
   #known = ''
   #ofRun = ''
+  /** The file that `open` asks for. */
+  #wanted: string | null = null
 
   constructor(ask: Ask, id: string, title: string, step: number) {
     super(ask, id, title)
@@ -105,11 +116,20 @@ export abstract class FileView extends RunView {
       const wasNewest = value === (this.file.options[this.file.options.length - 1]?.value ?? '')
       this.file.replaceChildren(...paths.map((path) => element('option', {}, path)))
       // Someone who viewed the newest file continues with the newest.
-      this.file.value = paths.includes(value) && !(wasNewest && !isOther) ? value : (paths.at(-1) ?? '')
+      const usual = paths.includes(value) && !(wasNewest && !isOther) ? value : (paths.at(-1) ?? '')
+      this.file.value = this.#wanted !== null && paths.includes(this.#wanted) ? this.#wanted : usual
+      this.#wanted = null
       if (paths.length > 0) return void this.turn(isOther ? 0 : this.from)
       this.told.textContent = this.none
       this.shown.replaceChildren()
     })
+  }
+
+  /** Opens the part with a file of a run. */
+  open(run: string, file: string): void {
+    this.#wanted = file
+    this.#ofRun = '' // Its files are listed anew.
+    this.choose(run)
   }
 
   /** Shows the page from this position; waits for the run's list of files if necessary. */
