@@ -5,7 +5,16 @@ import { TakenError } from './free-folder.ts'
 import type * as node from './owner.ts'
 
 export const RUN_FILES: typeof node.RUN_FILES = [
-  ...['config.json', 'metrics.jsonl', 'metrics.index', 'notes.json', 'summary.json', 'learning-curve.svg', 'trace.json', 'run.log'],
+  ...[
+    'config.json',
+    'metrics.jsonl',
+    'metrics.index',
+    'notes.json',
+    'summary.json',
+    'learning-curve.svg',
+    'trace.json',
+    'run.log',
+  ],
 ]
 export const RUN_FOLDERS: typeof node.RUN_FOLDERS = ['checkpoints', 'rollouts', 'trajectories', 'model', 'adapter']
 
