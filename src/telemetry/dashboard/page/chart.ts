@@ -20,6 +20,8 @@ export class Linked {
   #cursor: number | null = null
   #isLog = false
   xTitle = ''
+  /** Whether someone drags the visible range: then charts draw curves beside it too, and only move them. */
+  isPanning = false
 
   /** `onRange` is called when someone has zoomed or panned. */
   constructor(onRange: () => void = () => {}) {
@@ -292,7 +294,7 @@ export class Chart {
       last.range[0] <= domain[0] &&
       last.range[1] >= domain[1]
     if (isThere) return last
-    const beside = this.#linked.range === null ? 0 : span
+    const beside = this.#linked.isPanning ? span : 0
     const range: Range = [domain[0] - beside, domain[1] + beside]
     const canvas = element('canvas')
     canvas.width = Math.round((range[1] - range[0]) / xPerPixel)
@@ -321,7 +323,10 @@ export class Chart {
     const { clientX, shiftKey } = event
     const { range } = this.#linked
     if (!shiftKey) this.#dragFrom = this.#xAt(event)
-    else if (range !== null) this.#pan = { clientX, range, heights: this.#heights(range) }
+    else if (range !== null) {
+      this.#pan = { clientX, range, heights: this.#heights(range) }
+      this.#linked.isPanning = true
+    }
     this.#canvas.setPointerCapture(event.pointerId)
   }
 
@@ -338,6 +343,7 @@ export class Chart {
   #onUp(event: PointerEvent): void {
     if (this.#pan !== null) {
       this.#pan = null
+      this.#linked.isPanning = false
       this.draw()
       return
     }
@@ -378,6 +384,7 @@ export class Chart {
   #point(x: number | null): void {
     if (x === null) {
       this.#dragFrom = null
+      if (this.#pan !== null) this.#linked.isPanning = false
       this.#pan = null
     }
     const isSame = x === this.#linked.cursor
