@@ -113,8 +113,23 @@ test('makes a picture of each view', async (context) => {
   const shoot = (name: string) => page.screenshot({ path: join(DOCS, name) })
   await look(page, 'run~lr-')
   await shoot('dashboard.png')
+  await page.evaluate('document.querySelector(\'[data-focus="sort episodeReturn"]\').click()')
+  await page.evaluate('document.querySelector(\'[data-focus^="notes row lr-0.0025"]\').click()')
+  await page.evaluate(`{
+    document.querySelector('#notes textarea').value = 'learns in 30,000 steps'
+    document.querySelector('#notes input').value = 'baseline'
+    document.querySelector('#notes button').click()
+  }`)
+  await until(page, "document.querySelector('table.runs').innerText.includes('learns in 30,000 steps')")
+  await page.screenshot({ path: join(DOCS, 'page/notes.png'), clip: { x: 0, y: 0, width: WIDE.width, height: 260 } })
   await look(page, 'run~lr-', '#compare', "document.querySelector('#compare table') !== null")
   await shoot('page/compare.png')
+  await look(page, 'run=lr-0.0025/seed-1')
+  await until(page, "document.querySelector('.mark') !== null")
+  await page.evaluate("document.querySelector('.mark').click()")
+  await until(page, "document.querySelectorAll('#histograms svg').length > 4")
+  await page.evaluate("document.querySelector('#histograms').scrollIntoView()")
+  await shoot('page/histograms.png')
   await look(page, 'run=breakout', '#replay', "document.querySelector('#replay img')?.naturalWidth > 0")
   await shoot('page/replay.png')
   await look(page, 'run=lr-0.0025/seed-1', '#files', "document.querySelector('#files table') !== null")

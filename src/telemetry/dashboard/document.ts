@@ -72,7 +72,7 @@ main { padding: .4rem 1rem 3rem; min-width: 0; }
 .histograms { display: flex; flex-wrap: wrap; gap: .8rem; }
 .histograms figure { margin: 0; width: 15rem; border: 1px solid var(--line); border-radius: .4rem; padding: .5rem .6rem; }
 .histograms svg { display: block; width: 100%; border-bottom: 1px solid var(--quiet); }
-.histograms .bar { fill: var(--accent); }
+.histograms rect { fill: var(--accent); }
 .chart .head { display: flex; justify-content: space-between; gap: .6rem; align-items: baseline; }
 .chart .head select { font-size: .75rem; padding: 0 .2rem; border: 0; background: none; color: var(--quiet); }
 .chart .legend { margin: .1rem 0 0; max-height: 6.4em; overflow: auto; }

@@ -14,12 +14,12 @@ export class HistogramsView extends FileView {
   constructor(ask: Ask) {
     super(ask, 'histograms', 'Histograms of an update', 1)
     this.layOut()
-    this.hasMore = false
   }
 
   protected async fill(query: URLSearchParams): Promise<void> {
     await this.answer('api/histograms', query, ({ histograms }) => {
       const all = histograms as Histogram[]
+      this.hasMore = false
       this.told.textContent = all.length === 0 ? 'This file has no numbers.' : ''
       this.shown.replaceChildren(element('div', { class: 'histograms' }, ...all.map(pictureOf)))
     })
@@ -32,7 +32,7 @@ function pictureOf({ name, count, mean, low, high, isWhole, counts }: Histogram)
   const width = isWhole ? 1 : (high - low) / counts.length
   const bars = counts.map((each, i) => {
     const height = (HEIGHT * each) / most
-    const bar = drawn('rect', { x: i * step, y: HEIGHT - height, width: Math.max(1, step - 1), height, class: 'bar' })
+    const bar = drawn('rect', { x: i * step, y: HEIGHT - height, width: Math.max(1, step - 1), height })
     const from = low + i * width
     const range = isWhole ? shortNumber(from) : `${shortNumber(from)} to ${shortNumber(from + width)}`
     bar.append(drawn('title', {}, `${range}: ${each}`))

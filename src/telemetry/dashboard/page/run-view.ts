@@ -146,5 +146,6 @@ export abstract class FileView extends RunView {
   protected set hasMore(hasMore: boolean) {
     this.#back.disabled = this.from === 0
     this.#on.disabled = !hasMore
+    this.#back.hidden = this.#on.hidden = this.from === 0 && !hasMore // There is one page.
   }
 }
