@@ -688,6 +688,7 @@ describe('every setting of a run of a language model acts', () => {
       'languageModel.loraLayers': { to: 1, with: { ...adapted, 'languageModel.layers': 2 } },
       'languageModel.loraStabilized': { with: adapted },
       'languageModel.quantize': { to: 4, with: adapted },
+      'languageModel.embeddingBits': { to: 8, with: { ...adapted, 'languageModel.quantize': 8 } },
       'languageModel.device': { shownBy: 'tests/algorithms/device-learner.test.ts: languageModel.device moves' },
       'languageModel.cacheBits': { to: 16 },
       'languageModel.checkpointing': { shownBy: 'tests/language/transformer/packed.test.ts: checkpointing' },

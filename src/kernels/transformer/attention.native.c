@@ -17,6 +17,9 @@
 #define TOGETHER 48
 /** Fewer rows than this come one by one. */
 #define FEWEST 8
+/** Up to so many rows are differentiated one by one, and up to so many numbers of one head in them. */
+#define FEW 16
+#define FEW_NUMBERS 1024
 /** Keys whose gradients are summed while the rows of a sequence run by: with all that they need they stay in the second-level cache. */
 #define CHUNK 128
 /** Floats between the ends of rows of scores, so that rows do not begin in the same lines of the first-level cache. */
@@ -445,6 +448,61 @@ INLINE void backward_rows(struct chunk c, float *dq, const float *dOut, const fl
   }
 }
 
+/** Vectors of a row that stay in registers. */
+#define OUTER_VECTORS 4
+
+/** rows[j] += weights[j] · x in some vectors of columns; of a partial one only `some` is there. */
+INLINE void add_outer_vectors(const size_t vectors, const bool partial, lanes some, float *rows, size_t row,
+                              const float *weights, const float *x, int count) {
+  vec part[OUTER_VECTORS];
+  UNROLLED for (size_t v = 0; v < vectors; v++) part[v] = partial ? load_part(x, some) : load(x + v * WIDTH);
+  for (int j = 0; j < count; j++, rows += row) {
+    const vec weight = splat(weights[j]);
+    UNROLLED for (size_t v = 0; v < vectors; v++) {
+      float *const at = rows + v * WIDTH;
+      if (partial) store_part(at, madd(weight, part[v], load_part(at, some)), some);
+      else store(at, madd(weight, part[v], load(at)));
+    }
+  }
+}
+
+/** rows[j] += weights[j] · x. */
+APART void add_outer(float *rows, size_t row, const float *weights, const float *x, int count, int width) {
+  const int all = OUTER_VECTORS * WIDTH;
+  int i = 0;
+  for (; i + all <= width; i += all) {
+    add_outer_vectors(OUTER_VECTORS, false, first_lanes(0), rows + i, row, weights, x + i, count);
+  }
+  for (; i + WIDTH <= width; i += WIDTH) add_outer_vectors(1, false, first_lanes(0), rows + i, row, weights, x + i, count);
+  if (i < width) add_outer_vectors(1, true, first_lanes(width - i), rows + i, row, weights, x + i, count);
+}
+
+/** What rows add to the gradients of the keys that they see, one by one; sets the gradients of the rows. */
+APART void backward_few(float *dq, float *dk, float *dv, const float *dOut, const float *attended, const float *query,
+                        const float *key, const float *value, const float *log_sum, size_t log_row, float *scores,
+                        size_t query_row, size_t key_row, int heads, int width, const int32_t *first, const int32_t *position,
+                        int rows, float scale) {
+  for (int row = 0; row < rows; row++) {
+    const int count = position[row] + 1, padded = (count + 3) & ~3;
+    const size_t keys = first[row] * key_row;
+    float *const dScores = scores + padded;
+    for (int head = 0; head < heads; head++) {
+      const size_t at = row * query_row + (size_t)head * width;
+      dots(scores, query + at, key + keys, key_row, count, width, scale);
+      dots(dScores, dOut + at, value + keys, key_row, count, width, 1);
+      const float shared = dot(dOut + at, attended + at, width), log = log_sum[row * log_row + head];
+      for (int j = 0; j < padded; j++) {
+        const float p = exp1(scores[j] - log);
+        scores[j] = p;
+        dScores[j] = p * (dScores[j] - shared) * scale;
+      }
+      multiply((struct sums){dq + at, width, NULL, 0}, dScores, count, key + keys, key_row, 1, width, count);
+      add_outer(dk + keys, key_row, dScores, query + at, count, width);
+      add_outer(dv + keys, key_row, scores, dOut + at, count, width);
+    }
+  }
+}
+
 WORTH(attentionBackward, numRows * numHeads * headWidth, 128)
 void KERNEL(attentionBackward)(float *dq, float *dk, float *dv, float *dOut, float *attended, float *query, float *key,
                                float *value, float *logSum, float *scores, int32_t *first, int32_t *position,
@@ -457,6 +515,13 @@ void KERNEL(attentionBackward)(float *dq, float *dk, float *dv, float *dOut, flo
     const int head = first_head(keyHead, numHeads, numKeyHeads), step = group.heads < TOGETHER ? TOGETHER / group.heads : 1;
     for (int row = 0, run; row < numRows; row += run) {
       run = following(first + row, position + row, numRows - row);
+      if (run <= FEW && run * headWidth <= FEW_NUMBERS) {
+        const size_t at = row * group.row + (size_t)head * headWidth, of = (size_t)keyHead * headWidth;
+        backward_few(dq + at, dk + of, dv + of, dOut + at, attended + at, query + at, key + of, value + of,
+                     logSum + (size_t)row * numHeads + head, numHeads, scores, group.row, keyRow, group.heads, headWidth,
+                     first + row, position + row, run, group.scale);
+        continue;
+      }
       const int end = first[row + run - 1] + position[row + run - 1] + 1;
       for (c.begin = first[row]; c.begin < end; c.begin = c.end) {
         c.end = least(c.begin + CHUNK, end);

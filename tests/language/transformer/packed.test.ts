@@ -350,13 +350,15 @@ describe('keys and values in bf16', () => {
         ...{ max_position_embeddings: 40, rms_norm_eps: 1e-5, rope_theta: 1e4, initializer_range: 0.3 },
       }
       const capped = { attentionCap: run % 5 === 0 ? 5 : 0 }
-      const made = transformer(config, { cacheBits: 16, checkpointing: run % 2 === 0 })
+      const bits = ([32, 16, 8, 4] as const)[Math.floor(run / 3) % 4]!
+      const embeddingBits = bits > 8 ? bits : ([32, 8, 4] as const)[Math.floor(run / 12) % 3]!
+      const made = transformer(config, { cacheBits: 16, checkpointing: run % 2 === 0, embeddingBits })
       const model = { ...made, shape: { ...made.shape, ...capped } }
       const given = new Float32Array(model.numParameters)
       model.initialize(given, new Random(run), 0)
       const build = builds[run % builds.length]!
       const lanes = 3
-      const network = decoder(model, given, build, lanes, 40)
+      const network = decoder(model, given, build, lanes, 40, undefined, bits)
       const { token, position, logprob } = network.columns.forward
       const { slot, lane, episode, draw, chosen } = network.columns
       const prompts = Array.from({ length: lanes }, () =>
@@ -382,7 +384,7 @@ describe('keys and values in bf16', () => {
           recorded[n]!.push(logprob[n]!)
         }
       }
-      const other = packed(model, given, build).network
+      const other = packed(model, given, build, 64, 40, undefined, bits).network
       const offsets = [0]
       for (const { length } of prompts) offsets.push(offsets.at(-1)! + length)
       const said = other.evaluate(other.pack(prompts.flat(), spansOf(offsets), 0, lanes), 0.9).logprob

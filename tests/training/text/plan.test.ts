@@ -156,7 +156,7 @@ describe('the plan of a run', () => {
       /memory: got a plan of 1\d\d\.\d\d GiB \(most of it for .*\), expected at most .* GiB.*: less of languageModel.context \(now 16\), numLanes \(1\), threads \(1\), languageModel.checkpointing=true, languageModel.cacheBits=16, or an adapter instead of all weights \(languageModel.loraRank\)$/,
     )
     await expect(planned({ 'languageModel.loraRank': '4', numLanes: '5' })).rejects.toThrow(
-      /numLanes \(5\), threads \(1\), languageModel.checkpointing=true, languageModel.cacheBits=16, or languageModel.quantize=8 or 4$/,
+      /numLanes \(5\), threads \(1\), languageModel.checkpointing=true, languageModel.cacheBits=16, or languageModel.quantize=16, 8 or 4$/,
     )
     const started = configureRun('text/copy', { 'languageModel.folder': folder }).then((run) => startRun(run))
     await expect(started).rejects.toThrow(/^memory: got a plan/)
