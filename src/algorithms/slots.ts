@@ -119,10 +119,15 @@ export class Slots {
   readonly #sum: SharedWork
   readonly #step: SharedWork
   #numBlocks = 0
-  /** The numbers of the sum and of the optimizer step that are made: see `descend`. */
+  /** The numbers of the sum and of the optimizer step that are made. */
   #summed = toldNumbers()
   #stepped = toldNumbers()
   readonly #powers: number[]
+  /** What the last `sum` added up: for which descent, how many slots, and the slots of each; then the gradient's norm, which a plain field would box. */
+  #descent = 0
+  #numSummed = 0
+  #stride = 1
+  readonly #norm = new Float64Array(1)
   readonly #descents: readonly (readonly DescentPart[])[]
 
   constructor({ gradients, sums }: Columns<ReturnType<typeof slotsPlan>>, parts: SlotsParts, context: LearnerContext) {
@@ -227,47 +232,55 @@ export class Slots {
   }
 
   /**
-   * Makes one optimizer step of a descent's parameters, with the gradients of the slots or of so many shares. Returns the gradient's norm,
-   * with the sums of all blocks in slot 0. Yields promises to await.
+   * Sums the gradients of the slots, or of so many shares, for a descent's parameters; `step` and `takeNorm` follow, in this order. They are
+   * three plain methods because a generator would allocate a few hundred bytes a minibatch.
+   */
+  sum(descent: number, shareCount: number = NUM_SLOTS): void | Promise<void> {
+    // Of a share, the first slot has the sums. To the kernel, a share is one slot.
+    this.#numSummed = this.numShares(shareCount)
+    this.#stride = shareSize(this.#numSlots, shareCount)
+    this.#descent = descent
+    const { told } = this.#sum
+    told[0] = descent
+    told[1] = this.#numSummed
+    told[2] = this.#stride
+    return this.#sum.run(this.#descents[descent]!.length)
+  }
+
+  /**
+   * Makes the optimizer step of the descent whose gradients were summed.
    * @throws InputError for a gradient that is not finite, before the weights change.
    */
-  *descend(learningRate: number, descent = 0, shareCount: number = NUM_SLOTS): Generator<Promise<void>, number> {
-    const { kernels, clock } = this.#context
+  step(learningRate: number): void | Promise<void> {
+    const { kernels } = this.#context
     const { id, numSums, schedule, descents } = this.#parts
     const { values: settings, update, numUpdates } = schedule
+    const descent = this.#descent
     const { from, to, optimizer } = descents[descent]!
-    // Of a share, the first slot has the sums. To the kernel, a share is one slot.
-    const numSlots = this.numShares(shareCount)
-    const stride = shareSize(this.#numSlots, shareCount)
-    const numParts = this.#descents[descent]!.length
-    const { told: summed } = this.#sum
-    summed[0] = descent
-    summed[1] = numSlots
-    summed[2] = stride
-    const summing = this.#sum.run(numParts)
-    if (summing !== undefined) yield summing
-    kernels.sumSlots(this.#sums, numSlots, stride * numSums, 0, numSums)
+    kernels.sumSlots(this.#sums, this.#numSummed, this.#stride * numSums, 0, numSums)
     const whole = from === 0 ? this.#gradients : this.#gradients.subarray(from, to)
     const norm = kernels.globalNorm(whole, to - from)
     if (!Number.isFinite(norm)) {
       const got = `a gradient of norm ${norm}`
       throw new InputError(id, got, 'a finite norm: try a smaller learningRate or smaller rewards')
     }
-    const scale = Math.min(1, settings.maxGradNorm / (norm + 1e-6))
-    const powers = this.#powers
-    powersAfter(powers, settings, optimizer)
-    const { told: stepped } = this.#step
-    stepped[0] = descent
-    stepped[1] = scale
-    stepped[2] = learningRate
-    stepped[UPDATE] = update
-    stepped[NUM_UPDATES] = numUpdates
-    stepped.set(powers, POWERS)
-    const stepping = this.#step.run(numParts)
-    if (stepping !== undefined) yield stepping
-    optimizer.betaPowers.set(powers)
-    clock.mark(Work.optimizer)
-    return norm
+    this.#norm[0] = norm
+    powersAfter(this.#powers, settings, optimizer)
+    const { told } = this.#step
+    told[0] = descent
+    told[1] = Math.min(1, settings.maxGradNorm / (norm + 1e-6))
+    told[2] = learningRate
+    told[UPDATE] = update
+    told[NUM_UPDATES] = numUpdates
+    told.set(this.#powers, POWERS)
+    return this.#step.run(this.#descents[descent]!.length)
+  }
+
+  /** Ends the step: keeps the optimizer's powers, and returns the gradient's norm. The sums of all blocks are in slot 0. */
+  takeNorm(): number {
+    this.#parts.descents[this.#descent]!.optimizer.betaPowers.set(this.#powers)
+    this.#context.clock.mark(Work.optimizer)
+    return this.#norm[0]!
   }
 
   #sumPart(i: number): void {

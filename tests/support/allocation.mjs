@@ -1,7 +1,7 @@
 /**
  * Prints, as JSON, how far the heap grew over 10,000 ticks (the least of ten times; of what was kept the third) and over 200 updates after warm-up,
  * with a young generation so large that nothing is collected in between: what was allocated and thrown away counts too; and what
- * choosing the candidate set of a token allocates. Run with --expose-gc --max-semi-space-size=256.
+ * choosing the candidate set of a token allocates. Run with --expose-gc --min-semi-space-size=256 --max-semi-space-size=256.
  */
 
 import { cartPole, createTrainer, createWorld, mlp, pendulum, ppo, tick } from '../../dist/src/index.js'

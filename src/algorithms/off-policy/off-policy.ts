@@ -381,8 +381,13 @@ class OffPolicyLearner implements Learner {
         told[4] = numUpdates
         const pending = this.#slots.differentiate()
         if (pending !== undefined) yield pending
-        if (trains(stage)) totals.add('gradNorm', yield* this.#slots.descend(rate, this.#trained.indexOf(stage)))
-        else this.#slots.sumMetrics()
+        if (trains(stage)) {
+          const summing = this.#slots.sum(this.#trained.indexOf(stage))
+          if (summing !== undefined) yield summing
+          const stepping = this.#slots.step(rate)
+          if (stepping !== undefined) yield stepping
+          totals.add('gradNorm', this.#slots.takeNorm())
+        } else this.#slots.sumMetrics()
         const sumOf = (name: string) => this.#columns.sums[sums.indexOf(name)]!
         if (!trains(stage)) measured = sumOf(stage.metrics[0]!) / values.batchSize
         for (const name of stage.metrics) totals.add(name, sumOf(name), values.batchSize)

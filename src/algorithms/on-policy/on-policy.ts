@@ -454,9 +454,12 @@ class OnPolicyLearner implements Learner {
             ? this.#differentiate(update, numUpdates)
             : pool.compute(this.#shared(update, numUpdates, epoch, pool.shareCount))
         if (pending !== undefined) yield pending
-        const norm = yield* this.#slots.descend(rate, 0, pool?.shareCount)
+        const summing = this.#slots.sum(0, pool?.shareCount)
+        if (summing !== undefined) yield summing
+        const stepping = this.#slots.step(rate)
+        if (stepping !== undefined) yield stepping
         this.#numSteps++
-        this.#account(norm, this.#columns.sums, numRows)
+        this.#account(this.#slots.takeNorm(), this.#columns.sums, numRows)
         clock.mark(Work.optimizer)
         policy.refresh?.()
       }
@@ -515,8 +518,9 @@ class OnPolicyLearner implements Learner {
   #account(norm: number, sums: Float64Array | Float32Array, numRows: number): void {
     this.#totals.add('gradNorm', norm)
     const pass = this.#pass
-    for (const [i, name] of this.#parts.sums.entries()) {
-      this.#totals.add(name, sums[i]!, numRows)
+    const names = this.#parts.sums
+    for (let i = 0; i < names.length; i++) {
+      this.#totals.add(names[i]!, sums[i]!, numRows)
       pass.sums[i] = pass.sums[i]! + sums[i]!
     }
     pass.numRows += numRows
