@@ -194,7 +194,7 @@ describe('the import table', () => {
       if (!to.startsWith('.')) return false
       const target = relative(root, join(root, dirname(from), to))
       const isBody = target.startsWith('src/kernels/') && !NO_BODIES.includes(target)
-      const isBinding = from === 'src/kernels/bind.ts' || from === 'src/kernels/plain.ts'
+      const isBinding = /^src\/kernels\/(bind|bodies\.page|plain|uncompiled)\.ts$/.test(from)
       const isShader = [target, from].some((path) => path.startsWith('src/kernels/webgpu/')) // Bodies that run on a device.
       return isBody && !isBinding && !isShader && dirname(target) !== dirname(from) && roomOf(from) !== 'bench'
     })

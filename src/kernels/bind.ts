@@ -7,15 +7,16 @@
  * @module colonnade/kernels
  */
 import { checkGiven, InputError, show } from '../base/errors.ts'
+import { allPlain, beside, hasPlain } from './bodies.ts'
 import { bestWebAssemblyBuild, bindCompiled } from './compiled.ts'
 import type { ColumnLife, KernelBuild, Kernels } from './kernels.ts'
 import { loadModule } from './modules.ts'
 import { type NativeReport, reportNative } from './native.ts'
 import { remember } from './own.ts'
-import * as plain from './plain.ts'
 
 export { Standing } from './advantage/group.ts'
-export { ImportanceSum } from './advantage/importance.ts'
+export { ImportanceSum, importanceWeights, weighAdvantages } from './advantage/importance.ts'
+export { vtrace } from './advantage/vtrace.ts'
 export { type BoundLoop, bindColumnLoop, type LoopColumn } from './column-loop.ts'
 export { compileKernels } from './compile-own.ts'
 export { convolutionScratch, type ImageFilters } from './convolution/convolution.ts'
@@ -60,8 +61,8 @@ export function createKernels(
 ): Kernels {
   checkGiven('memory of createKernels', memory, ['buffer'])
   const own = kernelBuildOf(build)
-  if (own === 'plain') return remember({ ...plain }, memory, own)
-  return remember({ ...plain, ...bindCompiled(memory, own, plain, columns) }, memory, own)
+  if (own === 'plain') return remember({ ...allPlain() }, memory, own)
+  return remember({ ...beside, ...bindCompiled(memory, own, beside, columns) }, memory, own)
 }
 
 /**
@@ -81,8 +82,9 @@ export async function loadKernels(
 export function kernelBuilds(): readonly KernelBuild[] {
   const best = bestWebAssemblyBuild()
   if (best === undefined) return ['plain']
-  if (best === 'simd') return ['plain', 'simd']
-  return ['plain', 'simd', 'relaxed', ...(examineNative().level === null ? [] : (['native'] as const))]
+  const plain = hasPlain ? (['plain'] as const) : []
+  if (best === 'simd') return [...plain, 'simd']
+  return [...plain, 'simd', 'relaxed', ...(examineNative().level === null ? [] : (['native'] as const))]
 }
 
 /** The processor level and the origin of the native kernels here, or why they do not run. */

@@ -7,17 +7,9 @@
  * only Node guarantees the same weights (`npm run runtimes` compares).
  */
 export { gae } from './advantage/gae.ts'
-export { groupAdvantage, spreadAdvantage } from './advantage/group.ts'
-export { importanceWeights, weighAdvantages } from './advantage/importance.ts'
 export { discountedReturns } from './advantage/returns.ts'
-export { klPenalty, overlongPenalty } from './advantage/shaping.ts'
-export { tokenGae, tokenRewards, whitenTokens } from './advantage/tokens.ts'
 export { vtrace } from './advantage/vtrace.ts'
-export {
-  convolutionBackwardInput,
-  convolutionBackwardWeights,
-  convolutionForward,
-} from './convolution/convolution.ts'
+export { convolutionBackwardInput, convolutionBackwardWeights, convolutionForward } from './convolution/convolution.ts'
 export { denseBackwardInput, denseBackwardWeights, denseForward } from './dense/dense.ts'
 export {
   categoricalBackward,
@@ -30,12 +22,8 @@ export { drawNormal, drawUniform } from './distribution/draw.ts'
 export { gaussianBackward, gaussianEvaluate, gaussianMode, gaussianSample } from './distribution/gaussian.ts'
 export { breakoutReset, breakoutStep } from './grids/breakout.ts'
 export { a2cLoss } from './loss/a2c.ts'
-export { correctionWeights } from './loss/correction.ts'
 export { klEstimates } from './loss/kl.ts'
-export { policyLoss } from './loss/policy.ts'
 export { ppoLoss } from './loss/ppo.ts'
-export { tdLoss } from './loss/td.ts'
-export { crossEntropyLoss, valueLoss } from './loss/tokens.ts'
 export { adamStep, globalNorm } from './optimizer/adam.ts'
 export { rmspropStep } from './optimizer/rmsprop.ts'
 export { sgdStep } from './optimizer/sgd.ts'
@@ -44,11 +32,9 @@ export { cartPoleReset, cartPoleStep } from './physics/cart-pole.ts'
 export { pendulumStep } from './physics/pendulum.ts'
 export { gruBackward, gruForward } from './recurrent/gru.ts'
 export { lstmBackward, lstmForward } from './recurrent/lstm.ts'
-export { relabelGoals } from './replay/goals.ts'
 export { drawByPriority, prioritiesOfErrors, setPriorities } from './replay/priorities.ts'
-export { gatherNext, listReplayable, multiStepReturns } from './replay/returns.ts'
-export { beginEpisodes, clearFlags, listPhase } from './rollout/begin.ts'
-export { closeRow, completeNextValue, limitSteps, listRows, scatterValues, settleDead } from './rollout/close.ts'
+export { clearFlags, listPhase } from './rollout/begin.ts'
+export { closeRow, completeNextValue, limitSteps, listRows, settleDead } from './rollout/close.ts'
 export { accountEpisodes } from './rollout/episodes.ts'
 export {
   clipRows,
@@ -65,8 +51,8 @@ export {
   widenBytes,
 } from './rollout/rows.ts'
 export { explainedVariance, meanAndDeviation } from './statistics/moments.ts'
-export { normalizeRows, readRunning, updateRunning } from './statistics/running.ts'
-export { gatherBf16, matmulBf16, widenWeights } from './tensor/bf16.ts'
+export { normalizeRows, updateRunning } from './statistics/running.ts'
+export { matmulBf16, widenWeights } from './tensor/bf16.ts'
 export { combineRows, compareRows, flagsToFloats, mapElements, selectElements } from './tensor/elements.ts'
 export { matmulIntegers, quantizeInputs } from './tensor/integers.ts'
 export { matmulIntegers4 } from './tensor/integers4.ts'
@@ -80,33 +66,12 @@ export {
   unfoldPatches,
 } from './tensor/layout.ts'
 export { matmul } from './tensor/matmul.ts'
-export { dequantizeRows, gatherQuantized, matmulQuantized } from './tensor/quantized.ts'
-export { dequantizeRows4, gatherQuantized4, matmulQuantized4 } from './tensor/quantized4.ts'
-export { activationBackward, activationForward, capBackward, capElements } from './transformer/activation.ts'
-export { dropElements, scaleElements } from './transformer/adapter.ts'
-export {
-  attentionBackward,
-  attentionForward,
-  attentionOfHalves,
-  cappedBackward,
-  cappedForward,
-  cappedOfHalves,
-} from './transformer/attention.ts'
-export { maskVocabulary, restrictVocabulary, selectCandidates } from './transformer/candidates.ts'
-export { changeVocabulary } from './transformer/changes.ts'
-export {
-  addShares,
-  addSharesBackward,
-  chooseExperts,
-  chooseExpertsBackward,
-  listByExpert,
-  sigmoidBackward,
-  sigmoidForward,
-} from './transformer/experts.ts'
+export { dequantizeRows, matmulQuantized } from './tensor/quantized.ts'
+export { dequantizeRows4, matmulQuantized4 } from './tensor/quantized4.ts'
+export { attentionBackward, attentionForward, attentionOfHalves } from './transformer/attention.ts'
 export { placeHalves, roundToHalves } from './transformer/halves.ts'
-export { layerNormBackward, layerNormForward } from './transformer/layer-norm.ts'
 export { rmsNormBackward, rmsNormForward } from './transformer/norm.ts'
-export { rope, ropePart } from './transformer/rope.ts'
+export { rope } from './transformer/rope.ts'
 export { swigluBackward, swigluForward } from './transformer/swiglu.ts'
 export {
   evaluateVocabulary,
@@ -115,15 +80,4 @@ export {
   sumVocabulary,
   vocabularyBackward,
 } from './transformer/vocabulary.ts'
-export { chooseByValue, chosenBackward, duelingForward, evaluateByValue, valueOfBest } from './values/actions.ts'
-export { addActionNoise, noisyEvaluate, spreadActions, tanhBackward } from './values/deterministic.ts'
-export {
-  drawReplayNormal,
-  drawReplayUniform,
-  joinActions,
-  shrinkActions,
-  squashedBackward,
-  squashedEvaluate,
-  squashedSample,
-  stretchActions,
-} from './values/squashed.ts'
+export * from './uncompiled.ts'

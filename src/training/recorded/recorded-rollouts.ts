@@ -5,7 +5,7 @@ import { InputError, show } from '../../base/errors.ts'
 import { spaceToJson } from '../../base/space.ts'
 import type { ObservationColumn } from '../../components/observation.ts'
 import type { RolloutColumns } from '../../components/rollout.ts'
-import { createKernels } from '../../kernels/bind.ts'
+import { importanceWeights, vtrace, weighAdvantages } from '../../kernels/bind.ts'
 import { BLOCK_ROWS } from '../../policies/policy.ts'
 import { isOfEpisodes, rolloutsOfEpisodes, UNKNOWN_LOGPROB } from '../../tables/episodes/episode-rows.ts'
 import type { ArrowTable } from '../../tables/read-arrow.ts'
@@ -237,16 +237,16 @@ export class RecordedRollouts {
   /** Computes advantages with the correction; undefined without one. The loss's old policy is then the learning one. */
   estimate({ correction, rhoMax, cMax }: RecordedCorrection): EstimateAdvantages | undefined {
     if (correction === 'none') return undefined
-    const plain = createKernels({ buffer: this.#logprob.buffer }, 'plain') // Columns lie in two memories.
     const weight = new Float32Array(this.#rows)
     const sums = new Float64Array(4)
+    // Columns lie in two memories, which plain bodies serve.
     return (rollout, { kernels, carry, gamma, gaeLambda, numSteps, numLanes }) => {
       if (correction === 'vtrace') {
-        plain.vtrace(rollout, carry, this.#logprob, gamma, gaeLambda, rhoMax, cMax, numSteps, numLanes)
+        vtrace(rollout, carry, this.#logprob, gamma, gaeLambda, rhoMax, cMax, numSteps, numLanes)
       } else {
         kernels.gae(rollout, carry, gamma, gaeLambda, numSteps, numLanes)
-        plain.importanceWeights(weight, sums, this.#logprob, rollout.logprob, rollout.valid, rhoMax, this.#rows)
-        plain.weighAdvantages(rollout.advantage, weight, this.#rows)
+        importanceWeights(weight, sums, this.#logprob, rollout.logprob, rollout.valid, rhoMax, this.#rows)
+        weighAdvantages(rollout.advantage, weight, this.#rows)
       }
       rollout.logprob.set(this.#logprob)
     }
