@@ -23,7 +23,7 @@ function filesIn(mode: string): string[] {
 }
 
 /** Modes in which no test asks anything: they write records and pictures. */
-const WRITING = ['record', 'page-figures', 'page-pictures', 'page-speed', 'playground-figures']
+const WRITING = ['record', 'page-figures', 'page-pictures', 'page-speed', 'playground-figures', 'playground-pictures']
 
 test('the thorough tier has every file, once; the fast tier has most of them', () => {
   expect(filesIn('all').toSorted()).toEqual(files.toSorted())
