@@ -162,6 +162,7 @@ test('shows what the policy sees, and plays beside a person', async (context) =>
   await page.keyboard.down('ArrowRight')
   const mine = "Number(document.querySelector('#caption').textContent.split(' ').at(-1).slice(0, -1))"
   // The episode in which the key was pressed can last longer.
+  await until(page, `${mine} > 4`)
   await until(page, `${mine} < 4`)
   let most = 0
   for (let i = 0; i < 60; i++) {
