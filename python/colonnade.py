@@ -4,6 +4,7 @@
     parallel_env("PredatorPrey-v0")                  a game of Colonnade as a pettingzoo.ParallelEnv
     aec_env("ConnectFour-v0")                        and as a pettingzoo.AECEnv
     python colonnade.py '{"id": "LunarLander-v3"}'   a Gymnasium environment for Colonnade (what `fromGymnasium` starts)
+    python colonnade_pettingzoo.py '{"id": "mpe2.simple_spread_v3"}'       a game of PettingZoo (`fromPettingZoo`)
 
 The protocol, version 1, is the same both ways. One process serves, the other asks. The server makes a file, in /dev/shm where there is one, and
 writes a line of JSON that says where it is, what its columns are and which spaces it has; then it reads a line for each request from its
@@ -203,46 +204,69 @@ def json_of(space, what):
     raise TypeError(f"{what}: got {space}, expected a Box, or choices: Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them")
 
 
-class GymnasiumServer:
-    """Environments of one id, one for each lane that was asked for, made when it is."""
+def flattener(space):
+    """The box of a space's observations, and the function that gives one of them for it."""
+    if isinstance(space, spaces.Box):
+        return space, lambda seen: seen
+    return spaces.utils.flatten_space(space), lambda seen: spaces.utils.flatten(space, seen)
 
-    def __init__(self, options):
-        self._make = lambda: gymnasium.make(options["id"], **options.get("kwargs", {}))
-        env = self._make()
-        self._envs = {0: env}
-        self._observation = env.observation_space
-        isBox = isinstance(self._observation, spaces.Box)
-        flat = self._observation if isBox else spaces.utils.flatten_space(self._observation)
-        self._flatten = (lambda seen: seen) if isBox else (lambda seen: spaces.utils.flatten(self._observation, seen))
-        self._action = env.action_space
-        self.hello = {
+
+def action_of(space, given):
+    """An action of a space from the numbers of a row."""
+    if isinstance(space, spaces.Box):
+        return given.astype(space.dtype).reshape(space.shape)
+    return chosen_of(space, iter(given))
+
+
+class Server:
+    """Environments, one for each row that was asked for, made when it is. Those of games have a place in their row for each player.
+
+    A subclass gives the space of `actions`, that of `seen`, and `hello`; it makes an environment, and fills the columns in `reset` and `step`.
+    """
+
+    num_players = 1
+    num_choices = 0
+    has_moves = False
+
+    def __init__(self):
+        self._envs = {}
+
+    def told(self, seen, actions, limit, threshold, **more):
+        self._width = int(np.prod(seen.shape))
+        self._actions = actions
+        return {
             "protocol": PROTOCOL,
             "version": VERSION,
             "gymnasium": gymnasium.__version__,
-            "observationSpace": json_of(flat, "observation space"),
-            "actionSpace": json_of(self._action, "action space"),
-            "maxEpisodeSteps": env.spec.max_episode_steps,
-            "returnThreshold": env.spec.reward_threshold,
+            "observationSpace": json_of(seen, "observation space"),
+            "actionSpace": json_of(actions, "action space"),
+            "maxEpisodeSteps": limit,
+            "returnThreshold": threshold,
+            **more,
         }
-        self._width = int(np.prod(flat.shape))
 
-    def serve(self, num_lanes, timeout):
+    def serve(self, num_rows, timeout):
         """Answers requests until there are no more; ends the process where one takes longer than `timeout` seconds."""
-        isBox = isinstance(self._action, spaces.Box)
-        actions = int(np.prod(self._action.shape)) if isBox else len(sizes_of(self._action))
-        action_type = "f32" if isBox else "i32"
+        is_box = isinstance(self._actions, spaces.Box)
+        action_size = int(np.prod(self._actions.shape)) if is_box else len(sizes_of(self._actions))
+        action_type = "f32" if is_box else "i32"
+        players = self.num_players
         columns, offset = {}, 0
         for name, kind, width in [
             ("row", "u32", 1),
             ("seed", "u32", 1),
-            ("action", action_type, actions),
-            ("observation", "f32", self._width),
-            ("reward", "f64", 1),
-            ("terminated", "u8", 1),
-            ("truncated", "u8", 1),
+            ("action", action_type, players * action_size),
+            ("observation", "f32", players * self._width),
+            ("reward", "f64", players),
+            ("terminated", "u8", players),
+            ("truncated", "u8", players),
+            ("actionMask", "u8", players * self.num_choices),
+            ("moves", "u8", players if self.has_moves else 0),
         ]:
-            columns[name] = {"type": kind, "offset": offset, "shape": [num_lanes, width]}
-            size = num_lanes * width * np.dtype(DTYPES[kind]).itemsize
+            if width == 0:
+                continue
+            columns[name] = {"type": kind, "offset": offset, "shape": [num_rows, width]}
+            size = num_rows * width * np.dtype(DTYPES[kind]).itemsize
             offset += -(-size // ALIGNMENT) * ALIGNMENT
         folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
         fd, path = tempfile.mkstemp(prefix="colonnade-", dir=folder)
@@ -256,7 +280,13 @@ class GymnasiumServer:
             try:
                 place = 0
                 for place in range(int(count)):
-                    self.reset(place) if word == "reset" else self.step(place)
+                    row = int(self._columns["row"][place, 0])
+                    if word == "reset":
+                        if row not in self._envs:
+                            self._envs[row] = self.make()
+                        self.reset(place, self._envs[row], int(self._columns["seed"][place, 0]))
+                    else:
+                        self.step(place, self._envs[row])
                 answer = "ok"
             except Exception:
                 message = traceback.format_exc()[-ERROR_BYTES:]
@@ -274,21 +304,21 @@ class GymnasiumServer:
         self._out.write(json.dumps(hello) + "\n")
         self._out.flush()
 
-    def reset(self, place):
-        row = int(self._columns["row"][place, 0])
-        if row not in self._envs:
-            self._envs[row] = self._make()
-        seen, _ = self._envs[row].reset(seed=int(self._columns["seed"][place, 0]))
+
+class GymnasiumServer(Server):
+    def __init__(self, options):
+        super().__init__()
+        self.make = lambda: gymnasium.make(options["id"], **options.get("kwargs", {}))
+        env = self._envs[0] = self.make()
+        flat, self._flatten = flattener(env.observation_space)
+        self.hello = self.told(flat, env.action_space, env.spec.max_episode_steps, env.spec.reward_threshold)
+
+    def reset(self, place, env, seed):
+        seen, _ = env.reset(seed=seed)
         self._see(place, seen)
 
-    def step(self, place):
-        row = int(self._columns["row"][place, 0])
-        given = self._columns["action"][place]
-        if isinstance(self._action, spaces.Box):
-            action = given.astype(self._action.dtype).reshape(self._action.shape)
-        else:
-            action = chosen_of(self._action, iter(given))
-        seen, reward, terminated, truncated, _ = self._envs[row].step(action)
+    def step(self, place, env):
+        seen, reward, terminated, truncated, _ = env.step(action_of(self._actions, self._columns["action"][place]))
         self._see(place, seen)
         for name, value in (("reward", reward), ("terminated", terminated), ("truncated", truncated)):
             self._columns[name][place, 0] = value
@@ -297,10 +327,15 @@ class GymnasiumServer:
         self._columns["observation"][place] = np.asarray(self._flatten(seen), np.float32).reshape(-1)
 
 
-if __name__ == "__main__":
+def answer(server):
+    """What a script does with its argument: it says what it would serve, or serves it."""
     options = json.loads(sys.argv[1])
-    server = GymnasiumServer(options)
+    serving = server(options)
     if "numLanes" in options:
-        server.serve(options["numLanes"], options["timeoutSeconds"])
+        serving.serve(options["numLanes"], options["timeoutSeconds"])
     else:
-        print(json.dumps(server.hello))
+        print(json.dumps(serving.hello))
+
+
+if __name__ == "__main__":
+    answer(GymnasiumServer)

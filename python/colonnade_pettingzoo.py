@@ -1,11 +1,13 @@
-"""Games of Colonnade and of PettingZoo: `parallel_env` and `aec_env` of `colonnade.py`.
+"""Games of Colonnade for PettingZoo (`parallel_env` and `aec_env` of `colonnade.py`), and games of PettingZoo for Colonnade (`fromPettingZoo`).
 
 A game of Colonnade is a game for PettingZoo: lane i of it is agent `player_i`. Observations of games with masks are dictionaries of
 `observation` and `action_mask`, as in PettingZoo's classic games. Needs numpy, gymnasium 1.0 or newer, and pettingzoo 1.24 or newer.
 """
 
+import importlib
+
 import numpy as np
-from colonnade import Lanes, space_of
+from colonnade import Lanes, Server, action_of, answer, flattener, sizes_of, space_of
 from gymnasium import spaces
 from pettingzoo import AECEnv, ParallelEnv
 from pettingzoo.utils import parallel_to_aec
@@ -207,3 +209,126 @@ def aec_game(environment, seed, command, parameters):
         return TurnGame(game)
     game.close()
     return parallel_to_aec(ParallelGame(environment, seed, command, parameters))
+
+
+MASK = "action_mask"
+
+
+def same(space_of_agent, agents, what):
+    """The space that all agents have."""
+    first = space_of_agent(agents[0])
+    for agent in agents[1:]:
+        if space_of_agent(agent) != first:
+            got = f"{first} for {agents[0]} and {space_of_agent(agent)} for {agent}"
+            raise TypeError(f"{what} spaces: got {got}, expected one space for all agents")
+    return first
+
+
+class PettingZooServer(Server):
+    """Games of a module with `parallel_env` or `env`. An agent that is done sees zeros until the game is over for all."""
+
+    def __init__(self, options):
+        super().__init__()
+        module = importlib.import_module(options["id"])
+        api = options.get("api") or ("parallel" if hasattr(module, "parallel_env") else "aec")
+        maker = getattr(module, "parallel_env" if api == "parallel" else "env", None)
+        if maker is None:
+            raise TypeError(f"{options['id']}: got a module without {'parallel_env' if api == 'parallel' else 'env'}")
+        self.make = lambda: maker(**options.get("kwargs", {}))
+        env = self._envs[0] = self.make()
+        self._agents = list(env.possible_agents)
+        self._ends = {}
+        """By row: whether each agent has terminated, and whether it was truncated."""
+        self.num_players = len(self._agents)
+        actions = same(env.action_space, self._agents, "action")
+        seen = same(env.observation_space, self._agents, "observation")
+        self._parts = None
+        if isinstance(seen, spaces.Dict) and MASK in seen.spaces:
+            self._parts = [key for key in seen.spaces if key != MASK]
+            rest = {key: seen.spaces[key] for key in self._parts}
+            seen = rest[self._parts[0]] if len(rest) == 1 else spaces.Dict(rest)
+        flat, self._flatten = flattener(seen)
+        self._sizes = [] if isinstance(actions, spaces.Box) else sizes_of(actions) or []
+        self.num_choices = sum(self._sizes)
+        self._is_parallel = api == "parallel"
+        self.has_moves = not self._is_parallel
+        cycles = getattr(env.unwrapped, "max_cycles", None)
+        limit = cycles if cycles is None or self._is_parallel else int(cycles) * self.num_players
+        more = {"numPlayers": self.num_players, "actionMask": self.num_choices > 0, "moves": self.has_moves}
+        self.hello = self.told(flat, actions, limit, None, **more)
+
+    def reset(self, place, env, seed):
+        self._ends[int(self._columns["row"][place, 0])] = np.zeros((2, self.num_players), bool)
+        if self._is_parallel:
+            seen, infos = env.reset(seed=seed)
+            self._show(place, env, seen, infos)
+        else:
+            env.reset(seed=seed)
+            self._skip(env)
+            self._show(place, env, {agent: env.observe(agent) for agent in env.agents}, env.infos)
+
+    def step(self, place, env):
+        given = self._of(place, "action")
+        live = list(env.agents)
+        actions = {agent: action_of(self._actions, given[self._agents.index(agent)]) for agent in live}
+        if self._is_parallel:
+            seen, rewards, terminations, truncations, infos = env.step(actions)
+        else:
+            env.step(actions[env.agent_selection])
+            rewards, terminations, truncations = dict(env.rewards), dict(env.terminations), dict(env.truncations)
+            infos = dict(env.infos)
+            seen = {agent: env.observe(agent) for agent in env.agents}
+            self._skip(env)
+            if env.agents:
+                seen = {agent: env.observe(agent) for agent in env.agents}
+                infos = env.infos
+        ends = self._ends[int(self._columns["row"][place, 0])]
+        self._of(place, "reward")[:] = 0
+        for agent in live:
+            i = self._agents.index(agent)
+            self._of(place, "reward")[i] = rewards.get(agent, 0)
+            if agent not in env.agents:
+                is_truncated = bool(truncations.get(agent, False))
+                ends[:, i] = bool(terminations.get(agent, False)) or not is_truncated, is_truncated
+        self._of(place, "terminated")[:], self._of(place, "truncated")[:] = ends
+        self._show(place, env, seen, infos)
+
+    def _skip(self, env):
+        """Takes the steps of agents that are done, which have no action."""
+        while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
+            env.step(None)
+
+    def _show(self, place, env, seen, infos):
+        """Writes what agents see, the last of it if the game is over, and who may do what."""
+        observation, mask = self._of(place, "observation"), None
+        if self.num_choices > 0:
+            mask = self._of(place, "actionMask")
+            mask[:] = np.concatenate([np.arange(size) == 0 for size in self._sizes])
+        for i, agent in enumerate(self._agents):
+            is_live = agent in env.agents
+            moves = is_live and (self._is_parallel or agent == env.agent_selection)
+            if self.has_moves:
+                self._of(place, "moves")[i] = moves
+            if (env.agents and not is_live) or agent not in seen:
+                observation[i] = 0
+                continue
+            told = seen[agent]
+            legal = infos.get(agent, {}).get(MASK) if self._parts is None else told[MASK]
+            if self._parts is not None:
+                told = told[self._parts[0]] if len(self._parts) == 1 else {key: told[key] for key in self._parts}
+            observation[i] = np.asarray(self._flatten(told), np.float32).reshape(-1)
+            if moves and mask is not None:
+                parts = legal if isinstance(legal, tuple) else (1 if legal is None else legal,)
+                mask[i] = np.concatenate([np.ravel(part) for part in parts])
+
+    def _of(self, place, name):
+        """A row of a column, by player."""
+        return self._columns[name][place].reshape(self.num_players, -1) if name in SEVERAL else self._columns[name][place]
+
+
+SEVERAL = ("action", "observation", "actionMask")
+"""Columns with several elements for each player."""
+
+
+if __name__ == "__main__":
+    answer(PettingZooServer)

@@ -4,8 +4,21 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { checkEnvironment, fromPettingZoo } from '../../dist/src/entries/environments.js'
+import {
+  collect,
+  createTrainer,
+  createWorld,
+  type EnvironmentDefinition,
+  type EpisodeCohort,
+  mlp,
+  ppo,
+  Random,
+  Stream,
+} from '../../dist/src/index.js'
 import { MAIN, skipLoudly } from '../support/command.ts'
 import { attempt, FARAMA, FARAMA_MODULES, findPython, PYTHON_MS } from '../support/python.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 
 const support = fileURLToPath(new URL('../support/', import.meta.url))
 
@@ -20,10 +33,136 @@ beforeAll(async () => {
   const found = await findPython(FARAMA, FARAMA_MODULES)
   if ('why' in found) why = found.why
   else python = found.python
+  process.env.PYTHONPATH = support // Where `petting_zoo_countdown` is.
 }, PYTHON_MS)
 
 beforeEach((context) => {
   if (why !== '') skipLoudly(context, why)
+})
+
+/** A game's rollout, with actions by chance. */
+async function recorded(options: Partial<Parameters<typeof fromPettingZoo>[0]>, numGames: number, numSteps: number) {
+  const environment = fromPettingZoo({ id: 'petting_zoo_countdown', python, maxEpisodeSteps: 40, ...options })()
+  const { numPlayers = 1 } = environment
+  const policy = mlp({ hidden: [4] })
+  const world = await createWorld({ environment, policy, numLanes: numGames * numPlayers, seed: 3 })
+  world.reserve(world.draft(), { numSteps, learner: {} })
+  try {
+    await collect(world, numSteps)
+    return { environment, rollout: (world.cohort() as EpisodeCohort).rollout }
+  } finally {
+    world.close()
+  }
+}
+
+test.each(['parallel', 'aec'] as const)(
+  'agents that end early see zeros and do nothing until the game is over for all: %s',
+  async (api) => {
+    const [numGames, numSteps, numPlayers] = [4, 60, 3]
+    const { environment, rollout } = await recorded({ api }, numGames, numSteps)
+    expect(environment).toMatchObject({ numPlayers, actionMask: true, actionSpace: { kind: 'discrete', n: 3 } })
+    const random = new Random(3)
+    let [numEnds, early] = [0, 0]
+    for (let game = 0; game < numGames; game++) {
+      const left = [0, 0, 0]
+      const taken = [0, 0, 0]
+      let [episode, steps, mover, isOver] = [0, 0, 0, true]
+      for (let t = 0; t < numSteps; t++) {
+        if (isOver) {
+          random.draw(Stream.reset, game * numPlayers, episode++, 0)
+          for (let i = 0; i < 3; i++) left[i] = 2 + ((random.words[0]! + i) % 5)
+          steps = mover = 0
+          isOver = false
+        }
+        const live = left.map((each) => each > 0)
+        const moving = api === 'parallel' ? live : live.map((_, i) => i === mover)
+        const rows = [0, 1, 2].map((i) => (t * numGames + game) * numPlayers + i)
+        for (const [i, row] of rows.entries()) {
+          const seen = live[i] ? [left[i], steps] : [0, 0]
+          expect([...rollout.observation.subarray(2 * row, 2 * row + 2)]).toEqual(seen)
+          const mask = [0, 1, 2].map((action) => Number(moving[i] ? left[i]! > action : action === 0))
+          expect([...rollout.actionMask.subarray(3 * row, 3 * row + 3)]).toEqual(mask)
+          if (moving[i]) taken[i] = rollout.action[row]! + 1
+          early += Number(!live[i])
+        }
+        // In turns all take what they chose when the last of them has chosen.
+        const last = live.lastIndexOf(true)
+        const takes = api === 'parallel' || mover === last
+        if (takes) for (let i = 0; i < 3; i++) left[i]! -= live[i] ? taken[i]! : 0
+        steps += Number(takes)
+        isOver = left.every((each) => each === 0)
+        mover = takes ? left.findIndex((each) => each > 0) : live.indexOf(true, mover + 1)
+        for (const [i, row] of rows.entries()) {
+          const reward = takes && live[i] ? taken[i]! + 10 * i : 0
+          const ends = isOver ? [Number(i !== 2), Number(i === 2)] : [0, 0]
+          expect([rollout.reward[row], rollout.terminated[row], rollout.truncated[row]]).toEqual([reward, ...ends])
+        }
+        numEnds += Number(isOver)
+      }
+    }
+    expect(numEnds).toBeGreaterThan(10)
+    expect(early).toBeGreaterThan(20)
+  },
+)
+
+test.each([
+  ['petting_zoo_countdown', 'parallel'],
+  ['petting_zoo_countdown', 'aec'],
+  ['mpe2.simple_spread_v3', 'parallel'],
+  ['pettingzoo.classic.rps_v2', 'parallel'],
+  ['pettingzoo.classic.connect_four_v3', 'aec'],
+] as const)('%s keeps the contract: %s', (id, api) => {
+  const environment = fromPettingZoo({ id, api, python, maxEpisodeSteps: 25 })()
+  const { checks } = checkEnvironment(environment, { numLanes: 3 * environment.numPlayers!, steps: 30 })
+  expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
+})
+
+test('games come to the same bits in threads and after a resume', async () => {
+  process.env.COLONNADE_TEST_PYTHON = python
+  const { countdown, ticTacToe } = await import(new URL('../support/petting-zoo-games.mjs', import.meta.url).href)
+  const trained = async (make: () => EnvironmentDefinition, updates: number, threads: number, folder?: string) => {
+    const world = await createWorld({ environment: make(), policy: mlp({ hidden: [8] }), numLanes: 12, seed: 3 })
+    const options = { threads, ...(folder === undefined ? {} : { folder }) }
+    const trainer = createTrainer(world, ppo({ numSteps: 7, numMinibatches: 2, updateEpochs: 2 }), options)
+    try {
+      if (folder !== undefined && updates > 2) await trainer.restore()
+      for await (const { update } of trainer.updates({ totalSteps: 20 * 84 })) if (update === updates) break
+      if (folder !== undefined) await trainer.save()
+      return world.cohorts[0]!.weights.slice()
+    } finally {
+      trainer.close()
+      world.close()
+    }
+  }
+  for (const make of [countdown, ticTacToe]) {
+    const whole = await trained(make, 4, 1)
+    const folder = await temporaryFolder()
+    expect(await trained(make, 2, 2, folder)).not.toEqual(whole)
+    expect(await trained(make, 4, 1, folder)).toEqual(whole)
+  }
+})
+
+test('what does not fit is told', () => {
+  const made = (options: Partial<Parameters<typeof fromPettingZoo>[0]>) => () =>
+    fromPettingZoo({ id: 'petting_zoo_countdown', python, maxEpisodeSteps: 9, ...options })()
+  expect(made({ kwargs: { uneven: true } })).toThrow(
+    'got TypeError: action spaces: got Discrete(3) for player_0 and Discrete(4) for player_1, expected one space for all agents',
+  )
+  expect(made({ id: 'mpe2.simple_adversary_v3' })).toThrow(
+    /observation spaces: got Box\(.*\(8,\), float32\) for adversary_0 and Box\(.*\(10,\), float32\) for agent_0/,
+  )
+  expect(made({ id: 'pettingzoo.classic.tictactoe_v3', api: 'parallel' })).toThrow('got a module without parallel_env')
+  expect(made({ id: 'no_such_game' })).toThrow("No module named 'no_such_game'")
+  expect(() => fromPettingZoo({ id: 'petting_zoo_countdown', python })()).toThrow(
+    'petting_zoo_countdown maxEpisodeSteps: got null, expected a whole number ≥ 1',
+  )
+  expect(fromPettingZoo({ id: 'mpe2.simple_spread_v3', python })().maxEpisodeSteps).toBe(25)
+})
+
+test('an exception in a game is told with its lane', async () => {
+  await expect(recorded({ kwargs: { fault: 'raises' } }, 2, 4)).rejects.toThrow(
+    /^environment petting_zoo_countdown, step in lane 0 \(episode 0, step 0\) raised in Python: .*the clock stopped$/s,
+  )
 })
 
 test('our games are parallel and AEC environments of PettingZoo, by its own tests', async () => {
