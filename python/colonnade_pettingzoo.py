@@ -248,13 +248,17 @@ class PettingZooServer(Server):
             rest = {key: seen.spaces[key] for key in self._parts}
             seen = rest[self._parts[0]] if len(rest) == 1 else spaces.Dict(rest)
         flat, self._flatten = flattener(seen)
+        self._own = int(np.prod(flat.shape))
+        shared = int(np.prod(env.state_space.shape)) if options.get("state") else 0
+        if shared > 0:
+            flat = spaces.Box(-np.inf, np.inf, (self._own + shared,), np.float32)
         self._sizes = [] if isinstance(actions, spaces.Box) else sizes_of(actions) or []
         self.num_choices = sum(self._sizes)
         self._is_parallel = api == "parallel"
         self.has_moves = not self._is_parallel
         cycles = getattr(env.unwrapped, "max_cycles", None)
         limit = cycles if cycles is None or self._is_parallel else int(cycles) * self.num_players
-        more = {"numPlayers": self.num_players, "actionMask": self.num_choices > 0, "moves": self.has_moves}
+        more = {"numPlayers": self.num_players, "actionMask": self.num_choices > 0, "moves": self.has_moves, "criticOnly": shared}
         self.hello = self.told(flat, actions, limit, None, **more)
 
     def reset(self, place, env, seed):
@@ -304,19 +308,21 @@ class PettingZooServer(Server):
         if self.num_choices > 0:
             mask = self._of(place, "actionMask")
             mask[:] = np.concatenate([np.arange(size) == 0 for size in self._sizes])
+        if observation.shape[1] > self._own:
+            observation[:, self._own :] = np.ravel(env.state())
         for i, agent in enumerate(self._agents):
             is_live = agent in env.agents
             moves = is_live and (self._is_parallel or agent == env.agent_selection)
             if self.has_moves:
                 self._of(place, "moves")[i] = moves
             if (env.agents and not is_live) or agent not in seen:
-                observation[i] = 0
+                observation[i, : self._own] = 0
                 continue
             told = seen[agent]
             legal = infos.get(agent, {}).get(MASK) if self._parts is None else told[MASK]
             if self._parts is not None:
                 told = told[self._parts[0]] if len(self._parts) == 1 else {key: told[key] for key in self._parts}
-            observation[i] = np.asarray(self._flatten(told), np.float32).reshape(-1)
+            observation[i, : self._own] = np.asarray(self._flatten(told), np.float32).reshape(-1)
             if moves and mask is not None:
                 parts = legal if isinstance(legal, tuple) else (1 if legal is None else legal,)
                 mask[i] = np.concatenate([np.ravel(part) for part in parts])

@@ -21,6 +21,8 @@ export interface BoxSpace {
   readonly kind: 'box'
   /** `u8` where observations are stored as bytes; absent for f32. */
   readonly type?: 'u8'
+  /** Of an observation: its last so many elements are for critics alone, and actors do not see them. Absent for none. */
+  readonly criticOnly?: number
   readonly shape: readonly number[]
   /** One lower bound per element, row-major. */
   readonly low: readonly number[]
@@ -55,7 +57,9 @@ export function multiDiscrete(sizes: readonly number[]): MultiDiscreteSpace {
 /**
  * A box of real numbers. `low` and `high` are one number for every element, or one per element; the default shape is
  * that of the arrays. Observations of `type: 'u8'` are stored as bytes (`observationType` of `defineEnvironment`); actions are f32.
- * @throws InputError for bounds that are not in order, and for those of bytes that are no whole numbers from 0 to 255.
+ * The last `criticOnly` elements of an observation are for the critic alone: `mlp` and `recurrent` do not show them to their actor.
+ * @throws InputError for bounds that are not in order, for those of bytes that are no whole numbers from 0 to 255, and for a `criticOnly` that
+ * leaves nothing for actors.
  *
  * @example box({ low: [-1, -8], high: [1, 8] })
  * @example box({ low: 0, high: 1, shape: [10, 10, 4], type: 'u8' })
@@ -65,9 +69,10 @@ export function box(bounds: {
   high: number | readonly number[]
   shape?: readonly number[]
   type?: BoxType
+  criticOnly?: number
 }): BoxSpace {
   checkGiven('bounds of box', bounds, ['low', 'high'])
-  const { low, high, type } = bounds
+  const { low, high, type, criticOnly = 0 } = bounds
   if (type !== undefined && type !== 'f32' && type !== 'u8') throw new InputError('box type', show(type), 'f32 or u8')
   const shape =
     bounds.shape ?? (typeof low !== 'number' ? [low.length] : typeof high !== 'number' ? [high.length] : [1])
@@ -77,6 +82,13 @@ export function box(bounds: {
   const size = shape.reduce((product, side) => product * side, 1)
   if (size > BOX_ELEMENTS_MAX) {
     throw new InputError('box shape', `${show(shape)}, ${size} elements`, `at most ${BOX_ELEMENTS_MAX} elements`)
+  }
+  if (!Number.isInteger(criticOnly) || criticOnly < 0 || criticOnly >= size) {
+    throw new InputError(
+      'box criticOnly',
+      show(criticOnly),
+      `a whole number from 0 to ${size - 1}, fewer than all elements`,
+    )
   }
   const spread = (name: string, bound: number | readonly number[]): number[] => {
     const values = typeof bound === 'number' ? new Array<number>(size).fill(bound) : [...bound]
@@ -90,6 +102,7 @@ export function box(bounds: {
     low: spread('low', low),
     high: spread('high', high),
     ...(type === 'u8' && { type }),
+    ...(criticOnly > 0 && { criticOnly }),
   }
   const isByte = (bound: number) => Number.isInteger(bound) && bound >= 0 && bound <= 255
   for (let i = 0; i < size; i++) {
@@ -106,6 +119,11 @@ export function spaceWidth(space: Space): number {
   if (space.kind === 'discrete') return 1
   if (space.kind === 'multi-discrete') return space.sizes.length
   return space.low.length
+}
+
+/** How many elements of an observation, the first ones, actors see. */
+export function actorWidth(space: Space): number {
+  return spaceWidth(space) - (space.kind === 'box' ? (space.criticOnly ?? 0) : 0)
 }
 
 /** The column type of observations of the space. */

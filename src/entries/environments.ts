@@ -27,6 +27,7 @@ export {
   listEnvironments,
   registerEnvironment,
 } from '../environments/registry.ts'
+export { sharedCritic } from '../environments/shared-critic.ts'
 export * from '../environments/suite.ts'
 export * from '../environments/wrapper.ts'
 export { actionRepeat, frameStack, rescaleAction, timeLimit } from '../environments/wrappers.ts'

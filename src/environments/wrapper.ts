@@ -6,7 +6,7 @@
 import { type DefinitionRecord, defineFactory, type Factory, recordOf } from '../base/definition.ts'
 import { InputError, show } from '../base/errors.ts'
 import type { Settings, SettingValues } from '../base/settings.ts'
-import { observationType } from '../base/space.ts'
+import { observationType, type Space } from '../base/space.ts'
 import type { ObservationColumn } from '../components/observation.ts'
 import type { EnvironmentDefinition, EnvironmentModel, Lanes, State, StateDeclaration } from './environment.ts'
 import type { Picture } from './picture.ts'
@@ -93,6 +93,16 @@ export function defineWrapper<
         },
       }
       const { reset, step, draw, ...model } = options.make(parameters, inside)
+      const { observationSpace } = model
+      const hides = (space: Space | undefined) => space?.kind === 'box' && space.criticOnly !== undefined
+      if (hides(environment.observationSpace) && observationSpace !== undefined && !hides(observationSpace)) {
+        const got = 'around observations with a part for critics alone, which actors would see'
+        throw new InputError(
+          `wrapper ${options.id}`,
+          got,
+          'such a wrapper inside, as in wrappers=frameStack,sharedCritic',
+        )
+      }
       const declared: StateDeclaration = options.state?.(parameters, environment) ?? {}
       const prefix = `${options.id}.`
       const state = Object.fromEntries(Object.entries(declared).map(([name, column]) => [prefix + name, column]))

@@ -5,6 +5,7 @@ import { type BoxSpace, box, observationType, spaceWidth } from '../base/space.t
 import type { ObservationColumn } from '../components/observation.ts'
 import { type EnvironmentDefinition, STEPS_MAX } from './environment.ts'
 import { gridPicture, isGrid } from './picture.ts'
+import { sharedCritic } from './shared-critic.ts'
 import { defineWrapper, type WrapperFactory } from './wrapper.ts'
 
 /**
@@ -198,7 +199,13 @@ function refuseLater({ id }: EnvironmentDefinition, wrapper: string): never {
   throw new InputError(`environment ${id}`, `a promise, inside ${wrapper}`, 'an immediate answer')
 }
 
-export const wrappers = [timeLimit, frameStack, actionRepeat, rescaleAction] as unknown as readonly WrapperFactory[]
+export const wrappers = [
+  timeLimit,
+  frameStack,
+  actionRepeat,
+  rescaleAction,
+  sharedCritic,
+] as unknown as readonly WrapperFactory[]
 
 /**
  * Returns the factory of a built-in wrapper. `otherwise` describes, for the error, what the caller accepts besides.

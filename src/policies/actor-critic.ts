@@ -2,8 +2,9 @@
  * Actors and critics over our own kernels: stacks of layers for each, or a shared trunk below two heads. `mlp`, `convolutional` and
  * `recurrent` are such networks.
  */
+import { InputError } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
-import { observationType, type Space } from '../base/space.ts'
+import { actorWidth, observationType, type Space, spaceWidth } from '../base/space.ts'
 import { type Columns, column, type Plan } from '../components/column.ts'
 import type { ObservationColumn } from '../components/observation.ts'
 import { observationColumn } from '../components/rollout.ts'
@@ -61,6 +62,9 @@ export function actorCritic(
   device: ShaderDevice | null = null,
 ): PolicyModel {
   const shape = shapeOf(id, settings, sequence, observationSpace, actionSpace)
+  if (device !== null && shape.actorInputs < shape.numInputs) {
+    throw new InputError(`${id}.device`, 'webgpu, of observations with a part for critics alone', 'none')
+  }
   const dense = denseNetwork(shape)
   const model = modelOf(shape, workspacePlan, (views) => views[shape.logStd]?.fill(settings.logStd), ActorCritic)
   return {
@@ -86,7 +90,13 @@ export function shapeOf(
   actionSpace: Space,
 ): NetworkShape {
   const { filters = [], hidden, activation, cell = null, sharedTrunk, normalizeObservations } = settings
-  const numInputs = numInputsOf(id, observationSpace)
+  const actorInputs = actorWidth(observationSpace)
+  const isSplit = actorInputs < spaceWidth(observationSpace)
+  if (isSplit && (sharedTrunk || filters.length > 0)) {
+    const got = `${sharedTrunk ? 'layers that actor and critic share' : 'convolutions'}, of observations with a part for critics alone`
+    throw new InputError(`${id} observation space`, got, 'dense or recurrent layers of the actor alone')
+  }
+  const numInputs = isSplit ? spaceWidth(observationSpace) : numInputsOf(id, observationSpace)
   const image = filters.length > 0 ? imageShape(id, observationSpace) : null
   const parameters = new ParameterList()
   const head = headShape(actionSpace)
@@ -96,7 +106,8 @@ export function shapeOf(
   const below = trunk?.layers.at(-1)?.numOutputs ?? numInputs
   const own = (memoryAt: number) => (hasTrunk ? { hidden: [], activation } : { ...layers, memoryAt })
   const widthOf = (stack: StackShape | null) => stack?.cell?.memoryWidth ?? 0
-  const actor = stackShape(parameters, 'actor', { numInputs: below, numOutputs: head.numOutputs }, own(0), 0.01)
+  const actorBelow = isSplit ? actorInputs : below
+  const actor = stackShape(parameters, 'actor', { numInputs: actorBelow, numOutputs: head.numOutputs }, own(0), 0.01)
   const logStd = head.choices.length > 0 ? -1 : parameters.add('actor.logStd', [head.actionWidth])
   const critic = stackShape(parameters, 'critic', { numInputs: below, numOutputs: 1 }, own(widthOf(actor)), 1)
   const inputs = normalizeObservations ? addInputMoments(parameters, numInputs) : null
@@ -105,7 +116,7 @@ export function shapeOf(
   const blockRows = blockRowsOf(stacks, sequence)
   const stacked = { trunk, actor, critic, stacks }
   const given = { numInputs, areBytes: observationType(observationSpace) === 'u8', inputs }
-  return { parameters, ...stacked, logStd, head, ...given, memoryWidth, sequence, blockRows }
+  return { parameters, ...stacked, actorInputs, logStd, head, ...given, memoryWidth, sequence, blockRows }
 }
 
 /** Rows whose activations stay in the second-level cache; at least a whole sequence. */
@@ -138,7 +149,8 @@ function denseNetwork({ stacks, trunk, actor, critic, logStd, inputs, parameters
 }
 
 function workspacePlan(shape: NetworkShape) {
-  const { trunk, actor, critic, stacks, head, numInputs, areBytes, memoryWidth, sequence, blockRows } = shape
+  const { trunk, actor, critic, stacks, head, numInputs, actorInputs, areBytes } = shape
+  const { memoryWidth, sequence, blockRows } = shape
   const rows = (width: number) => column('f32', blockRows, width)
   const partRows = sequence !== null && sequence.burnIn > 0 ? blockRows : 0
   return {
@@ -148,6 +160,8 @@ function workspacePlan(shape: NetworkShape) {
     critic: stackPlan(critic, blockRows),
     head: headPlan(head, blockRows),
     work: workPlan(stacks, blockRows),
+    /** What the actor sees, if that is less than the critic sees. */
+    own: column('f32', actorInputs < numInputs ? blockRows : 0, actorInputs),
     /** The gradient by the trunk's outputs. */
     dTrunk: trunk === null ? column('f32', 0) : rows(actor.layers[0]!.numInputs),
     /** The burn-in of sequences, or what follows it: rows one after another. */
@@ -177,6 +191,7 @@ class ActorCritic implements Policy {
   readonly #dCritic: InputGradient | null
   readonly #cells: readonly Cell[]
   readonly #part: Workspace['part']
+  readonly #own: Float32Array
   readonly #kernels: Kernels
   readonly #steps: { -readonly [name in keyof Steps]: Steps[name] }
   /** The current rows' inputs and the trunk's outputs; `…From` is the index of the first. */
@@ -184,6 +199,9 @@ class ActorCritic implements Policy {
   #xFrom = 0
   #top: Float32Array = NONE
   #topFrom = 0
+  /** What the actor's layers read: the trunk's outputs, or the part of the inputs that is for the actor. */
+  #seen: Float32Array = NONE
+  #seenFrom = 0
 
   constructor(shape: NetworkShape, weights: Float32Array, workspace: Workspace, kernels: Kernels, random: Random) {
     const views = shape.parameters.view(weights)
@@ -199,6 +217,7 @@ class ActorCritic implements Policy {
     this.#dCritic = this.#trunk && { dx: dTrunk, accumulate: true, activation }
     this.#cells = [this.#trunk?.cell, this.#actor.cell, this.#critic.cell].filter((cell) => cell != null)
     this.#part = workspace.part
+    this.#own = workspace.own
     this.#kernels = kernels
     this.#steps = {
       ...{ numLanes: 0, length: 1, memory: NONE, memoryWidth: shape.memoryWidth, memoryFrom: 0 },
@@ -216,7 +235,7 @@ class ActorCritic implements Policy {
       const count = Math.min(blockRows, to - first)
       this.#singleSteps(lanes.memory.current, first, count)
       this.#read(lanes.observation.current, first, count)
-      this.#actor.forward(this.#top, this.#topFrom, count, this.#head.columns.output, 0, this.#steps)
+      this.#actor.forward(this.#seen, this.#seenFrom, count, this.#head.columns.output, 0, this.#steps)
       this.#head.act(lanes, explore, first, count)
       this.#critic.forward(this.#top, this.#topFrom, count, lanes.action.value, first, this.#steps)
       for (const cell of this.#cells) cell.remember(lanes.memory.next, memoryWidth, first)
@@ -258,7 +277,7 @@ class ActorCritic implements Policy {
     lossOf(this.evaluate(rows, from, count), this.#head.derivatives, from, count)
     this.#head.backward(rows, from, count, gradient[this.#shape.logStd] ?? NONE)
     const { dOutput, dValue } = this.#head.columns
-    this.#actor.backward(dOutput, this.#top, this.#topFrom, count, gradient, this.#dActor)
+    this.#actor.backward(dOutput, this.#seen, this.#seenFrom, count, gradient, this.#dActor)
     this.#critic.backward(dValue, this.#top, this.#topFrom, count, gradient, this.#dCritic)
     if (this.#dActor !== null) this.#trunk!.backward(this.#dActor.dx, this.#x, this.#xFrom, count, gradient)
   }
@@ -266,16 +285,23 @@ class ActorCritic implements Policy {
   /** Computes logits (means) and values of the current rows. */
   #forward(count: number): void {
     const { output, value } = this.#head.columns
-    this.#actor.forward(this.#top, this.#topFrom, count, output, 0, this.#steps)
+    this.#actor.forward(this.#seen, this.#seenFrom, count, output, 0, this.#steps)
     this.#critic.forward(this.#top, this.#topFrom, count, value, 0, this.#steps)
   }
 
-  /** Runs rows from … from + count of observations through the layers that actor and critic share. */
+  /** Runs rows from … from + count of observations through the layers that actor and critic share, and takes out the actor's part. */
   #read(observation: ObservationColumn, from: number, count: number): void {
     this.#x = this.#inputs.read(observation, from, count)
     this.#xFrom = this.#inputs.at(from)
     this.#top = this.#trunk?.forward(this.#x, this.#xFrom, count, undefined, 0, this.#steps) ?? this.#x
     this.#topFrom = this.#trunk === null ? this.#xFrom : 0
+    this.#seen = this.#top
+    this.#seenFrom = this.#topFrom
+    const { actorInputs, numInputs } = this.#shape
+    if (actorInputs === numInputs) return
+    this.#kernels.copyRows(this.#own, this.#x, count, actorInputs, actorInputs, numInputs, 0, this.#xFrom * numInputs)
+    this.#seen = this.#own
+    this.#seenFrom = 0
   }
 
   /** Marks each of the next `count` rows as a separate step, from row `from` of the memory. */

@@ -1,7 +1,7 @@
 /** The common part of networks over our own kernels, before they have memory. */
 import { InputError, show } from '../base/errors.ts'
 import type { Random } from '../base/random.ts'
-import { type Space, spaceWidth } from '../base/space.ts'
+import { actorWidth, type Space, spaceWidth } from '../base/space.ts'
 import type { Columns, Plan } from '../components/column.ts'
 import type { Kernels } from '../kernels/kernels.ts'
 import type { InputShape } from './inputs.ts'
@@ -15,9 +15,14 @@ export interface ModelShape extends InputShape {
   readonly stacks: readonly StackShape[]
 }
 
-/** The numbers of an observation. @throws InputError for one that is no box. */
+/** The numbers of an observation. @throws InputError for one that is no box, or has a part that only critics may see. */
 export function numInputsOf(id: string, observationSpace: Space): number {
-  if (observationSpace.kind === 'box') return spaceWidth(observationSpace)
+  const width = spaceWidth(observationSpace)
+  if (actorWidth(observationSpace) < width) {
+    const got = `with ${width - actorWidth(observationSpace)} elements for critics alone`
+    throw new InputError(`${id} observation space`, got, 'mlp or recurrent, whose actor does not see them')
+  }
+  if (observationSpace.kind === 'box') return width
   throw new InputError(`${id} observation space`, show(observationSpace), 'a box')
 }
 

@@ -9,6 +9,8 @@ export interface NetworkShape extends ModelShape {
   /** The layers that actor and critic share; null if they share none. */
   readonly trunk: StackShape | null
   readonly actor: StackShape
+  /** How many numbers of an observation, the first ones, the actor sees: all but those for critics alone. */
+  readonly actorInputs: number
   readonly critic: StackShape
   /** Index of the log standard deviations in the list of parameters; −1 for choices. */
   readonly logStd: number

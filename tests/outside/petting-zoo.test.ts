@@ -142,6 +142,24 @@ test('games come to the same bits in threads and after a resume', async () => {
   }
 })
 
+test('critics see the state of the game, actors do not', async () => {
+  const [numGames, numSteps, numPlayers, own] = [2, 30, 3, 18]
+  const { environment, rollout } = await recorded({ id: 'mpe2.simple_spread_v3', state: true }, numGames, numSteps)
+  expect(environment.observationSpace).toMatchObject({ shape: [own + numPlayers * own], criticOnly: numPlayers * own })
+  const width = own + numPlayers * own
+  // The state of this game is what its players see, one after another.
+  for (let first = 0; first < numGames * numSteps * numPlayers; first += numPlayers) {
+    const seen = Array.from({ length: numPlayers }, (_, i) => {
+      const from = (first + i) * width
+      return [...rollout.observation.subarray(from, from + own)]
+    })
+    for (let i = 0; i < numPlayers; i++) {
+      const from = (first + i) * width + own
+      expect([...rollout.observation.subarray(from, from + numPlayers * own)]).toEqual(seen.flat())
+    }
+  }
+})
+
 test('what does not fit is told', () => {
   const made = (options: Partial<Parameters<typeof fromPettingZoo>[0]>) => () =>
     fromPettingZoo({ id: 'petting_zoo_countdown', python, maxEpisodeSteps: 9, ...options })()

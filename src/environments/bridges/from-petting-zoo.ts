@@ -16,6 +16,8 @@ export interface FromPettingZooOptions<I extends string = string> extends Served
    * `parallel` if the module has it.
    */
   readonly api?: (typeof APIS)[number]
+  /** Whether critics also see the game's `state()`, which actors do not (Yu et al. 2022). Default false. */
+  readonly state?: boolean
 }
 
 const script = scriptOf('colonnade_pettingzoo.py', 'numpy, gymnasium and pettingzoo')
@@ -33,10 +35,11 @@ const script = scriptOf('colonnade_pettingzoo.py', 'numpy, gymnasium and petting
 export function fromPettingZoo<const I extends string>(
   options: FromPettingZooOptions<I>,
 ): EnvironmentFactory<Record<never, never>, I> {
-  checkOptions('fromPettingZoo', options, [...servedOptions, 'api'])
-  const { id, kwargs = {}, api } = options
+  checkOptions('fromPettingZoo', options, [...servedOptions, 'api', 'state'])
+  const { id, kwargs = {}, api, state = false } = options
   if (typeof id !== 'string' || id === '')
     throw new InputError('fromPettingZoo id', show(id), 'the name of a Python module, like mpe2.simple_spread_v3')
   if (api !== undefined && !APIS.includes(api)) throw unknownWord(`${id} api`, String(api), APIS)
-  return defineServed(options, script, { id, kwargs, ...(api && { api }) })
+  if (typeof state !== 'boolean') throw new InputError(`${id} state`, show(state), 'true or false')
+  return defineServed(options, script, { id, kwargs, ...(api && { api }), ...(state && { state }) })
 }

@@ -38,6 +38,8 @@ export interface Told {
   readonly numPlayers?: number
   /** Whether it writes masks of choices, and who moves next. */
   readonly actionMask?: boolean
+  /** How many elements of an observation, the last ones, are for critics alone. */
+  readonly criticOnly?: number
   readonly moves?: boolean
 }
 

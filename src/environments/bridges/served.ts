@@ -80,8 +80,8 @@ export function defineServed<const I extends string>(
     },
     make: () => {
       const { observationSpace: seen, actionSpace, maxEpisodeSteps, returnThreshold, numPlayers, ...said } = learn()
-      const { shape } = seen
-      const observationSpace = box({ shape, low: Number.NEGATIVE_INFINITY, high: Number.POSITIVE_INFINITY })
+      const bounds = { low: Number.NEGATIVE_INFINITY, high: Number.POSITIVE_INFINITY }
+      const observationSpace = box({ ...bounds, shape: seen.shape, criticOnly: said.criticOnly ?? 0 })
       const [width, size] = [spaceWidth(observationSpace), spaceWidth(actionSpace)]
       const numChoices = said.actionMask ? choiceSizes(actionSpace).reduce((sum, each) => sum + each, 0) : 0
       /** The process of each cohort in this thread. */

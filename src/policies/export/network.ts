@@ -1,6 +1,6 @@
 /** A policy for export: its layers with their weights, inputs and outputs. */
 import { InputError } from '../../base/errors.ts'
-import { type BoxSpace, choiceSizes, type Space, spaceWidth } from '../../base/space.ts'
+import { actorWidth, type BoxSpace, choiceSizes, type Space, spaceWidth } from '../../base/space.ts'
 import type { DenseLayer, PolicyDefinition } from '../policy.ts'
 import { checkWeights } from '../weights.ts'
 
@@ -48,6 +48,10 @@ export function networkOf({ policy, environment, weights }: Exported): Network {
   if (model.dense === undefined) {
     const expected = 'dense layers alone, as in mlp(); of others the weights can be written, as safetensors'
     throw new InputError(`policy ${policy.id}`, 'a network that cannot be exported', expected)
+  }
+  if (actorWidth(observationSpace) < spaceWidth(observationSpace)) {
+    const got = 'a policy whose critic sees more than its actor, which cannot be exported'
+    throw new InputError(`policy ${policy.id}`, got, 'one whose actor sees whole observations')
   }
   checkWeights(model, weights)
   const { trunk, actor, critic, logStd, inputs } = model.dense

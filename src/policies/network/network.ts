@@ -1,8 +1,9 @@
 import { InputError, show } from '../../base/errors.ts'
-import { type Space, spaceWidth } from '../../base/space.ts'
+import type { Space } from '../../base/space.ts'
 import { type DeviceName, startDevice } from '../devices/device.ts'
 import type { LayersModel, Tensor, Tensor2D, Tf, Variable } from '../devices/tfjs.ts'
 import { type HeadShape, headShape } from '../head.ts'
+import { numInputsOf } from '../network-model.ts'
 import type { PolicyDefinition, PolicyModel } from '../policy.ts'
 import { logStdOf, withHeads } from './compose.ts'
 import { type DeviceHolder, type Network, networkModel } from './device-policy.ts'
@@ -54,7 +55,7 @@ export function network(model: LayersModel | NetworkFunction, options: NetworkOp
     },
     build(observationSpace: Space, actionSpace: Space): PolicyModel {
       const head = headShape(actionSpace)
-      const numInputs = spaceWidth(observationSpace)
+      const numInputs = numInputsOf(id, observationSpace)
       const whole = isFunction
         ? fromFunction(model as NetworkFunction, head, logStd)
         : fromLayers(id, model as LayersModel, start, numInputs, head, logStd)

@@ -1,12 +1,13 @@
 import { defineFactory } from '../../base/definition.ts'
 import { InputError } from '../../base/errors.ts'
 import { boolean, choice, integer, number, sizes } from '../../base/settings.ts'
-import { type Space, spaceWidth } from '../../base/space.ts'
+import type { Space } from '../../base/space.ts'
 import { actorCritic } from '../actor-critic.ts'
 import { type DeviceName, deviceNames, startDevice } from '../devices/device.ts'
 import { headShape } from '../head.ts'
 import { normalizeObservations } from '../inputs.ts'
 import { mlp } from '../mlp.ts'
+import { numInputsOf } from '../network-model.ts'
 import type { PolicyDefinition, PolicyModel, Sequence } from '../policy.ts'
 import { shaderDevice } from '../shader-device.ts'
 import { imageShape } from '../stack/convolution.ts'
@@ -147,7 +148,7 @@ function networkOnDevice(
       holder.device = await startDevice(parameters.device === 'best' ? undefined : parameters.device)
     },
     build(observationSpace: Space, actionSpace: Space): PolicyModel {
-      const numInputs = spaceWidth(observationSpace)
+      const numInputs = numInputsOf(id, observationSpace)
       const options = { ...parameters, image: parameters.filters.length > 0 ? imageShape(id, observationSpace) : null }
       const head = headShape(actionSpace)
       const actor = trunk(parameters.sharedTrunk ? 'trunk' : 'actor', numInputs, options)
