@@ -4,7 +4,7 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { beforeAll, beforeEach, expect, test } from 'vitest'
-import { checkEnvironment, fromPettingZoo } from '../../dist/src/entries/environments.js'
+import { checkEnvironment, fromPettingZoo, sharedCritic, wrap } from '../../dist/src/entries/environments.js'
 import {
   collect,
   createTrainer,
@@ -140,6 +140,71 @@ test('games come to the same bits in threads and after a resume', async () => {
     expect(await trained(make, 2, 2, folder)).not.toEqual(whole)
     expect(await trained(make, 4, 1, folder)).toEqual(whole)
   }
+})
+
+/** Mean returns and wins of the lanes that a policy plays, in games that were over within 100 steps; with `isDuel` against moves by chance. */
+async function evaluated(environment: EnvironmentDefinition, weights: Float32Array | null, isDuel: boolean) {
+  const numLanes = 60
+  const options = isDuel ? { weightSets: 2 } : {}
+  const world = await createWorld({ environment, policy: mlp({ activation: 'relu' }), numLanes, seed: 11, ...options })
+  world.reserve(world.draft(), { numSteps: 100, learner: {} })
+  const cohort = world.cohort() as EpisodeCohort
+  // Weights of 0 choose by chance.
+  if (weights === null) cohort.weights.fill(0)
+  else cohort.weights.set(weights)
+  if (isDuel) {
+    cohort.league!.weights[1]!.fill(0)
+    // The policy begins in every second game.
+    cohort.league!.lanes.policy.forEach((_, n, sets) => {
+      sets[n] = (n + Math.floor(n / 2)) % 2
+    })
+  }
+  try {
+    await collect(world, 100)
+    const { valid, terminated, truncated, episodeReturn } = cohort.rollout
+    const returns = Array.from(episodeReturn).filter((_, row) => {
+      const isOver = valid[row] === 1 && (terminated[row] === 1 || truncated[row] === 1)
+      return isOver && !(isDuel && cohort.league!.lanes.policy[row % numLanes] === 1)
+    })
+    const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length
+    return { mean: mean(returns), wins: mean(returns.map((each) => Number(each > 0))), episodes: returns.length }
+  } finally {
+    world.close()
+  }
+}
+
+async function learned(environment: EnvironmentDefinition, algorithm: ReturnType<typeof ppo>, totalSteps: number) {
+  const world = await createWorld({ environment, policy: mlp({ activation: 'relu' }), numLanes: 60, seed: 5 })
+  const trainer = createTrainer(world, algorithm, { threads: 1 })
+  try {
+    for await (const _ of trainer.updates({ totalSteps }));
+    return world.cohorts[0]!.weights.slice()
+  } finally {
+    trainer.close()
+    world.close()
+  }
+}
+
+const LEARN_MS = 600_000
+const rate = { learningRate: 2e-3, numMinibatches: 8, updateEpochs: 4 }
+
+test('tic-tac-toe of PettingZoo is learned: most games against moves by chance are won', {
+  timeout: LEARN_MS,
+}, async () => {
+  const game = fromPettingZoo({ id: 'pettingzoo.classic.tictactoe_v3', python, maxEpisodeSteps: 9 })()
+  const weights = await learned(game, ppo({ ...rate, numSteps: 32, gamma: 1, entropyCoef: 0.02 }), 60_000)
+  const [trained, byChance] = [await evaluated(game, weights, true), await evaluated(game, null, true)]
+  expect(trained.episodes).toBeGreaterThan(300)
+  expect(byChance.wins).toBeLessThan(0.55)
+  expect(trained.wins).toBeGreaterThan(0.65)
+})
+
+test('simple_spread is learned by a critic that sees all players', { timeout: LEARN_MS }, async () => {
+  const game = wrap(fromPettingZoo({ id: 'mpe2.simple_spread_v3', python })(), sharedCritic())
+  const weights = await learned(game, ppo({ ...rate, numSteps: 100, gamma: 0.95, entropyCoef: 0.01 }), 60_000)
+  const [trained, byChance] = [await evaluated(game, weights, false), await evaluated(game, null, false)]
+  expect(trained.episodes).toBe(4 * 60)
+  expect(trained.mean).toBeGreaterThan(byChance.mean + 2)
 })
 
 test('critics see the state of the game, actors do not', async () => {
