@@ -56,19 +56,16 @@ export const prioritizedLevels = defineSystem({
   recorded: () => ({ level: 'i32' }),
   make: ({ levels, score, temperature, staleness, replayMost, scoreRate, gamma, gaeLambda }) => ({
     after: 'store',
+    check({ levels: there }) {
+      if (there === levels) return
+      const got = `${levels}, and an environment with ${there ?? 'none'}`
+      throw new InputError('prioritizedLevels.levels', got, there === undefined ? 'one with levels' : String(there))
+    },
     run(lanes, from, to) {
-      const { own, shared, recorded, terminated, truncated, valid, lane, step, random, level, nextLevel } = lanes
-      const there = lanes.levels
-      if (there !== levels) {
-        const got = `${levels}, and an environment with ${there === 0 ? 'none' : there}`
-        throw new InputError('prioritizedLevels.levels', got, there === 0 ? 'one with levels' : String(there))
-      }
+      const { own, shared, recorded, terminated, truncated, valid, lane, random, level, nextLevel } = lanes
       for (let n = from; n < to; n++) {
         recorded.level[n] = level[n]!
         if (valid[n] === 0 || (terminated[n] === 0 && truncated[n] === 0)) continue
-        if (step[n] === 0) {
-          throw new InputError('prioritizedLevels', 'lanes that begin again within a step', "autoreset: 'next-step'")
-        }
         random.draw(Stream.level, lane[n]!, own.drawn[n]!, 1)
         own.drawn[n] = own.drawn[n]! + 1
         nextLevel[n] = 1 + choose(shared, levels, replayMost, random.uniform(0), random.uniform(1))

@@ -13,6 +13,7 @@ import type { ObservationColumn } from '../components/observation.ts'
 import type { RolloutColumns } from '../components/rollout.ts'
 import {
   declaredPlan,
+  type EnvironmentDefinition,
   type Lanes,
   type LEVEL_STATE,
   type State,
@@ -73,6 +74,8 @@ export interface SystemModel<S = unknown, H = unknown, R = unknown> {
   readonly before?: SystemName
   /** The system after which `run` runs. */
   readonly after?: SystemName
+  /** Rejects an environment that it does not fit, before a world is made. @throws InputError */
+  check?(environment: EnvironmentDefinition): void
   /** Processes lanes `from` to `to`, in every tick and every thread. Writes only these lanes' columns. */
   run?(lanes: SystemLanes<S, R, H>, from: number, to: number): void
   /** Processes a full rollout before learning, in the caller's thread. */
@@ -139,12 +142,12 @@ export function defineSystem<
   make(parameters: SettingValues<S>): SystemModel<State<D>, State<H>, State<R>>
 }): SystemFactory<S> {
   return defineFactory('system', options, (parameters) => {
-    const { before, after, run, afterRollout } = options.make(parameters)
+    const { before, after, check, run, afterRollout } = options.make(parameters)
     const subject = `system ${options.id}`
     if (run === undefined && afterRollout === undefined) {
       throw new InputError(subject, 'neither run nor afterRollout', 'run, afterRollout or both')
     }
-    for (const [key, f] of Object.entries({ run, afterRollout })) {
+    for (const [key, f] of Object.entries({ check, run, afterRollout })) {
       if (f !== undefined && typeof f !== 'function') throw new InputError(`${subject} ${key}`, show(f), 'a function')
     }
     for (const name of [before, after]) {
@@ -161,7 +164,7 @@ export function defineSystem<
       shared: options.shared?.(parameters) ?? {},
       recorded: options.recorded?.(parameters) ?? {},
     }
-    return { before, after, run, afterRollout, columns } as Omit<SystemDefinition, keyof DefinitionRecord>
+    return { before, after, check, run, afterRollout, columns } as Omit<SystemDefinition, keyof DefinitionRecord>
   })
 }
 
@@ -232,8 +235,8 @@ function levelColumns(levels: number, state: unknown): Pick<SystemLanes, 'level'
   return levels > 0 ? (state as State<typeof LEVEL_STATE>) : { level: new Int32Array(), nextLevel: new Int32Array() }
 }
 
-/** @throws InputError if the systems are not a list of systems with distinct ids. */
-export function checkSystems(systems: unknown): readonly SystemDefinition[] {
+/** @throws InputError if the systems are not a list of systems with distinct ids that fit the environment. */
+export function checkSystems(systems: unknown, environment: EnvironmentDefinition): readonly SystemDefinition[] {
   if (systems === undefined) return []
   if (!Array.isArray(systems)) throw new InputError('systems', show(systems), 'a list of systems')
   const ids = new Set<string>()
@@ -243,6 +246,7 @@ export function checkSystems(systems: unknown): readonly SystemDefinition[] {
     }
     if (ids.has(system.id)) throw new InputError('systems', `${system.id} twice`, 'each once')
     ids.add(system.id)
+    system.check?.(environment)
   }
   return systems
 }

@@ -265,10 +265,11 @@ describe('levels', () => {
       for await (const _ of createTrainer(world, ppo({ numSteps })).updates({ totalSteps: 2 * numSteps }));
     }
     const systems = [prioritizedLevels({ levels: 7 })]
-    await expect(train({ environment: environment(), systems })).rejects.toThrow(
+    const made = (options: object) => createWorld({ policy: mlp({ hidden: [4] }), numLanes: 2, ...options } as never)
+    await expect(made({ environment: environment(), systems })).rejects.toThrow(
       `prioritizedLevels.levels: got 7, and an environment with ${LEVELS}, expected ${LEVELS}`,
     )
-    await expect(train({ environment: cartPole(), systems })).rejects.toThrow(
+    await expect(made({ environment: cartPole(), systems })).rejects.toThrow(
       'prioritizedLevels.levels: got 7, and an environment with none, expected one with levels',
     )
     const wild = defineSystem({

@@ -118,7 +118,10 @@ async function configure(
     environment,
     policy: policy(valuesOf(`${policy.id}.`, keys, values) as never),
     algorithm: learner,
-    systems: checkSystems(systems.map((system) => system(valuesOf(`${system.id}.`, keys, values) as never))),
+    systems: checkSystems(
+      systems.map((system) => system(valuesOf(`${system.id}.`, keys, values) as never)),
+      environment,
+    ),
     settings: { ...settings, from, numLanes: lanes ?? settings.numLanes, loggers: portableLoggers(settings.loggers) },
     recorded,
     loggers: await findLoggers(settings.loggers, 'caller'),

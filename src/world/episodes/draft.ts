@@ -74,7 +74,7 @@ export async function draftEpisodes(
   if (explore !== undefined && typeof explore !== 'boolean') {
     throw new InputError('explore', show(explore), 'true or false')
   }
-  checkSystems(options.systems)
+  checkSystems(options.systems, environment)
   await environment.prepare?.()
   await policy.prepare?.(helps)
   const model = policy.build(environment.observationSpace, environment.actionSpace)
