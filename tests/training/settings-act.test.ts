@@ -442,6 +442,7 @@ describe('every setting of a control run acts', () => {
     const table: Record<string, Shown> = {
       'environment.maxEpisodeSteps': { to: 5 },
       'environment.goalVelocity': { shownBy: 'tests/environments/classic-control.test.ts: where the car is too slow' },
+      'environment.firstLevel': { with: { 'environment.levels': 4 } },
       'environment.map': { to: 'SF/FG' },
       'environment.sab': cards,
       'environment.natural': cards,
