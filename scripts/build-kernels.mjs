@@ -1,5 +1,5 @@
-// Writes src/kernels/twins.ts, which hands the compiled bodies their arguments, and puts the modules that are kept in src/kernels/wasm
-// (`npm run wasm` makes them) into dist/src/kernels: the baseline build and the one with relaxed SIMD (fused multiply-add). Skips what is made of these sources already. Every module imports its memory and holds no data
+// Writes src/kernels/twins.ts and src/kernels/grids/twins.ts, which hand the compiled bodies their arguments, and puts the modules that are kept in src/kernels/wasm
+// (`npm run wasm` makes them) into dist/src/kernels: the baseline build, the one with relaxed SIMD (fused multiply-add), and that of grid games. Skips what is made of these sources already. Every module imports its memory and holds no data
 // segment, so that it may lie over any columns.
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -11,20 +11,23 @@ const scripts = fileURLToPath(new URL('.', import.meta.url))
 const folder = join(scripts, '../src/kernels')
 const out = join(scripts, '../dist/src/kernels')
 const page = join(scripts, '../dist/page/kernels')
-const binding = join(folder, 'twins.ts')
 
-const targets = ['simd', 'relaxed'].map((build) => ({ build, path: join(out, `${build}.shared.wasm`) }))
-const isComplete = [binding, ...targets.map(({ path }) => path)].every((path) => existsSync(path))
+const targets = ['simd', 'relaxed', 'grids'].map((build) => ({ build, path: join(out, `${build}.shared.wasm`) }))
+const bindings = ['twins.ts', 'grids/twins.ts'].map((name) => join(folder, name))
+const isComplete = [...bindings, ...targets.map(({ path }) => path)].every((path) => existsSync(path))
 if (changedSources('kernels').length > 0 || !isComplete) {
   const stamp = begin('kernels')
-  const { bindingOf, readTwins } = await import('./kernel-twins.mjs')
-  writeFileSync(binding, bindingOf(readTwins()))
+  const { bindingOf, readTwins, REGISTRIES, registryAt } = await import('./kernel-twins.mjs')
+  REGISTRIES.forEach((registry, i) => {
+    writeFileSync(bindings[i], bindingOf(readTwins(registryAt(registry)), registry))
+  })
   for (const each of [out, page]) mkdirSync(each, { recursive: true })
   for (const { build, path } of targets) {
     copyFileSync(join(folder, `wasm/${build}.wasm`), path)
     checkModule(path)
-    // For `src/kernels/modules.page.ts`.
-    const text = gzipSync(readFileSync(path), { level: 9 }).toString('base64')
+    // For `src/kernels/modules.page.ts`, which unpacks it; and as it is for `src/kernels/grids/module.page.ts`, which cannot wait for that.
+    const bytes = readFileSync(path)
+    const text = (build === 'grids' ? bytes : gzipSync(bytes, { level: 9 })).toString('base64')
     writeFileSync(join(page, `${build}-module.js`), `export const text = '${text}'\n`)
   }
   stamp.done()

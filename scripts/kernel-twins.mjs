@@ -1,6 +1,6 @@
 // Reads which kernels have a compiled twin, and writes the module that hands the twins their arguments.
 //
-// src/kernels/plain.ts lists the kernels. The twins of those in `dense.ts` are in `dense.native.c` beside it, named KERNEL(name). A twin
+// src/kernels/plain.ts lists the kernels, and src/kernels/grids/plain.ts those of grid games, which have a module of their own. The twins of those in `dense.ts` are in `dense.native.c` beside it, named KERNEL(name). A twin
 // takes what it needs of its kernel's parameters, by their names:
 //
 //   weight                a column of the kernel, as a pointer to its elements (the offset of its first byte); a number
@@ -8,7 +8,7 @@
 //   weightLength          the number of the column's elements (int32_t)
 //   weightElementBytes    the size of one of its elements in bytes (int32_t)
 //
-// where `weight` is a parameter of the kernel, or a member of a parameter that groups columns and numbers. Members of two
+// where `weight` is a parameter of the kernel, or a member of a parameter that groups columns and numbers (its methods do not count). Members of two
 // groups that have one name, and those whose name is a parameter's, are known by that of their group, too: `rolloutValue` is
 // `rollout.value`, and may always be called so. A leading underscore does not count. What a twin leaves out (workspace of the plain body) is not handed over. Columns that may be of
 // f32 or f64, in a kernel whose twin does not ask for the size of elements, go to the plain body where they are of f64.
@@ -74,10 +74,23 @@ export function readTwins(registry = join(folder, 'plain.ts')) {
   return twins.sort((a, b) => (a.name < b.name ? -1 : 1))
 }
 
-/** The text of src/kernels/twins.ts. */
-export function bindingOf(twins) {
+/** The registries of kernels that have modules of their own, relative to src/kernels: all others' and that of grid games. */
+export const REGISTRIES = ['plain.ts', 'grids/plain.ts']
+
+/** The path of a registry of ours. */
+export const registryAt = (name) => join(folder, name)
+
+const ALL_OTHERS = "import type { At, Kernels } from './kernels.ts'"
+const OF_A_FOLDER = `import type { At } from '../kernels.ts'
+import type * as plain from './plain.ts'
+
+type Kernels = typeof plain`
+
+/** The text of the twins.ts beside a registry. */
+export function bindingOf(twins, registry = 'plain.ts') {
+  const usesPlain = twins.some(({ text }) => text.includes('return plain.'))
   return `// Made by \`npm run build\` (scripts/kernel-twins.mjs) from the signatures of the kernels and of their twins in C.
-import type { At, Kernels } from './kernels.ts'
+${registry === 'plain.ts' ? ALL_OTHERS : OF_A_FOLDER}
 
 /** The kernels that have compiled bodies. */
 export type Twins = Pick<Kernels, ${twins.map(({ name }) => `'${name}'`).join(' | ')}>
@@ -89,7 +102,7 @@ export type Bodies = Readonly<Record<keyof Twins, (...numbers: (number | boolean
  * Members with the signatures of the plain kernels, that hand the compiled bodies byte offsets. \`native\`: those that serve calls
  * which take long enough.
  */
-export function bindTwins(body: Bodies, at: At, plain: Kernels, native: Bodies = body): Twins {
+export function bindTwins(body: Bodies, at: At, ${usesPlain ? 'plain' : '_plain'}: Kernels, native: Bodies = body): Twins {
   return {
 ${twins.map(({ text }) => text).join('\n')}
   }
@@ -200,7 +213,9 @@ function sourcesOf(checker, kernel, refuse) {
       refuse(`has ${name}: ${checker.typeToString(type)}, which is no column, number, boolean or group of them`)
     }
     for (const property of checker.getPropertiesOfType(type)) {
-      const inside = kindOf(checker, checker.getTypeOfSymbol(property))
+      const propertyType = checker.getTypeOfSymbol(property)
+      if (propertyType.getCallSignatures().length > 0) continue // A method, which the plain twin alone calls.
+      const inside = kindOf(checker, propertyType)
       const text = `${name}.${property.name}`
       if (inside === undefined) refuse(`has ${text}, which is no column, number or boolean`)
       const source = { ...inside, text, parameter: name }

@@ -82,9 +82,9 @@ export async function buildAddon({
     throw new Error("no headers of Node-API: neither the package node-api-headers nor Node's own")
   const usual = [...FLAGS, ...(os === 'win32' ? [] : ['-fPIC']), ...flags]
   const compile = (cwd, words) => run(cwd, [...compiler, ...usual, ...words])
-  const { readTwins } = await import('./kernel-twins.mjs')
+  const { readTwins, REGISTRIES, registryAt } = await import('./kernel-twins.mjs')
   const { glueOf, prototypesOf } = await import('./native-glue.mjs')
-  const twins = twinsWithBodies(readTwins())
+  const twins = twinsWithBodies(REGISTRIES.flatMap((registry) => readTwins(registryAt(registry))))
   mkdirSync(out, { recursive: true })
   writeFileSync(join(out, 'kernels.native.h'), prototypesOf(twins))
   writeFileSync(join(out, 'glue.c'), glueOf(twins, levels))

@@ -7,7 +7,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { readTwins } from './kernel-twins.mjs'
+import { REGISTRIES, readTwins, registryAt } from './kernel-twins.mjs'
 import { prototypesOf } from './native-glue.mjs'
 
 const scripts = fileURLToPath(new URL('.', import.meta.url))
@@ -16,8 +16,13 @@ const folder = join(scripts, '../src/kernels')
 export const KEPT = join(folder, 'wasm')
 /** The version of `ziglang` with which they are built: another may leave other instructions. */
 export const COMPILER = '0.17.1'
-/** The builds, with what the processor has to offer for each. */
-export const BUILDS = { simd: '', relaxed: '+relaxed_simd' }
+const [KERNELS, GRIDS] = REGISTRIES
+/** The modules, each with what the processor has to offer besides and with the registry of its kernels. Those of grids are all of integers: one build serves. */
+export const BUILDS = {
+  simd: { features: '', registry: KERNELS },
+  relaxed: { features: '+relaxed_simd', registry: KERNELS },
+  grids: { features: '', registry: GRIDS },
+}
 
 const FLAGS = [
   ...['--target=wasm32-freestanding', '-std=gnu17', '-O3', '-g0', '-fno-sanitize=all', '-Wall', '-Wextra'],
@@ -106,13 +111,15 @@ export function hashOfSources() {
  * @throws {Error} with what the compiler says
  */
 export async function buildWasm(zig, build) {
-  const twins = readTwins()
+  const { features, registry } = BUILDS[build]
+  const twins = readTwins(registryAt(registry))
+  const isIts = (name) => name.startsWith('grids/') === (registry === GRIDS)
   const at = mkdtempSync(join(tmpdir(), 'kernels-'))
-  const compile = (words) => run(at, [...zig, 'cc', ...FLAGS, `-mcpu=${FEATURES}${BUILDS[build]}`, '-I.', ...words])
+  const compile = (words) => run(at, [...zig, 'cc', ...FLAGS, `-mcpu=${FEATURES}${features}`, '-I.', ...words])
   try {
     writeFileSync(join(at, 'kernels.native.h'), prototypesOf(twins))
     const objects = []
-    for (const source of wasmSources().filter((name) => name.endsWith('.c'))) {
+    for (const source of wasmSources().filter((name) => name.endsWith('.c') && isIts(name))) {
       const name = basename(source, '.native.c')
       const middle = join(at, `${name}.ll`)
       await compile(['-DLEVEL=wasm', '-S', '-emit-llvm', join(folder, source), '-o', middle])

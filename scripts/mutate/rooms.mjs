@@ -54,7 +54,9 @@ export const rooms = {
   tables: { mutate: ['src/tables'], tests: ['tests/tables'] },
   kernels: {
     mutate: ['src/kernels'],
-    without: ['kernels/compiled.ts', 'kernels/bind.ts', 'kernels/plain.ts', 'kernels/twins.ts'],
+    without: ['compiled', 'bind', 'plain', 'twins', 'grids/bind', 'grids/plain', 'grids/twins'].map(
+      (name) => `kernels/${name}.ts`,
+    ),
     tests: ['tests/kernels'],
   },
   gateway: {

@@ -20,10 +20,14 @@ export async function loadModule(
 
 /** The bytes of a build's module, for a memory that is shared or not. */
 export function readModule(build: WebAssemblyBuild, isShared: boolean): Uint8Array<ArrayBuffer> {
-  const file = `${build}.shared.wasm`
+  const bytes = readOwnModule(`${build}.shared.wasm`)
+  return isShared ? bytes : unshared(bytes)
+}
+
+/** The bytes of a module for shared memory that the build left beside this file. @throws InputError if it is not there. */
+export function readOwnModule(file: string): Uint8Array<ArrayBuffer> {
   try {
-    const bytes = readBytes(ownFile(new URL(file, folder)))
-    return isShared ? bytes : unshared(bytes)
+    return readBytes(ownFile(new URL(file, folder)))
   } catch (cause) {
     if (cause instanceof InputError) throw cause
     throw new InputError('kernels', `no ${file} in ${folder.pathname}`, 'compiled kernels there: run `npm run build`', {

@@ -13,3 +13,5 @@ export const nativeBodies: typeof node.nativeBodies = () => {
 }
 
 export const bindNative = nativeBodies as unknown as typeof node.bindNative
+
+export const placesOfNative = nativeBodies as unknown as typeof node.placesOfNative

@@ -138,8 +138,12 @@ export function bindNative(
     const anywhere = [...names.map((name) => [name, far[name]]), ...SAME_BITS.map((name) => [name, plain[name]])]
     return { ...near, ...Object.fromEntries(anywhere) }
   }
-  const current = isShared(buffer) ? at : placesInCurrent(memory, at)
-  return bindTwins(level === undefined ? body : native, current, plain, native)
+  return bindTwins(level === undefined ? body : native, placesOfNative(memory, at), plain, native)
+}
+
+/** Places of columns for native bodies over a memory, from those for WebAssembly. */
+export function placesOfNative(memory: { readonly buffer: ArrayBufferLike }, at: At): At {
+  return isShared(memory.buffer) ? at : placesInCurrent(memory, at)
 }
 
 /** An unshared memory may move when it grows, and native bodies have its former place: refuses calls after that. */

@@ -3,13 +3,15 @@
  * columns' memory. They are bound once to the memory of a thread's kernels (`createKernels`), so a definition can use
  * them wherever it has those: an environment in `lanes.kernels`, a loss or an algorithm in its context. The module
  * imports only its memory, as `env.memory` (shared, at most 4 GiB), and has no data segments, because its memory is
- * full of columns. `colonnade compile walk.simd.ts` makes such a module (`compile-own.ts`).
+ * full of columns. It serves memories that are not shared, too. `colonnade compile walk.simd.ts` makes such a module (`compile-own.ts`).
  */
 import { checkGiven, InputError, show } from '../base/errors.ts'
 import { isShared } from '../base/shared.ts'
 import { placesIn } from './compiled.ts'
 import type { At, KernelBuild, Kernels } from './kernels.ts'
 import { readBytes } from './modules.ts'
+import { nativeBodies, placesOfNative } from './native.ts'
+import { unshared } from './unshared.ts'
 
 /** Kernels by name: columns first, numbers last. */
 export type OwnKernels = Readonly<Record<string, (...values: never[]) => unknown>>
@@ -21,10 +23,16 @@ export type OwnBodies = Readonly<Record<string, (...numbers: (number | boolean)[
 export interface OwnKernelsOptions<K extends OwnKernels> {
   /** The plain bodies: what every build falls back on. */
   readonly plain: K
-  /** URL of the compiled module, a file: `new URL('./walk.wasm', import.meta.url)`. */
-  readonly compiled?: URL
-  /** Members with the signatures of the plain ones, which pass the arguments to the compiled bodies. */
-  twins?(body: OwnBodies, at: At): Partial<K>
+  /**
+   * URL of the compiled module, a file: `new URL('./walk.wasm', import.meta.url)`. In a page, which reads no files: a function that returns
+   * its bytes.
+   */
+  readonly compiled?: URL | (() => Uint8Array<ArrayBuffer>)
+  /**
+   * Members with the signatures of the plain ones, which pass the arguments to the compiled bodies. `native`: Colonnade's own native
+   * bodies, none where there are none.
+   */
+  twins?(body: OwnBodies, at: At, native: OwnBodies): Partial<K>
 }
 
 interface Binding {
@@ -49,7 +57,7 @@ export function bindingOf(kernels: Kernels): Binding {
 
 /**
  * Defines your own kernels. The result is a function from a thread's kernels to yours, bound to the same memory: plain
- * if the thread's kernels are plain or the memory is not shared. @throws InputError if a twin has no plain body or is
+ * if the thread's kernels are plain. @throws InputError if a twin has no plain body or is
  * not a function, or if the module cannot be read, imports anything but its memory, or writes to it when it is loaded.
  * @example
  * const own = defineKernels({
@@ -72,14 +80,29 @@ export function defineKernels<K extends OwnKernels>(options: OwnKernelsOptions<K
     )
   }
   const bound = new WeakMap<Kernels, K>()
-  let module: WebAssembly.Module | undefined
+  /** The modules for memories that are shared and for others. */
+  const modules = new Map<boolean, WebAssembly.Module>()
+
+  function moduleFor(buffer: ArrayBufferLike): WebAssembly.Module {
+    const shared = isShared(buffer)
+    let module = modules.get(shared)
+    if (module === undefined) {
+      module = moduleOf(compiled!, shared)
+      modules.set(shared, module)
+    }
+    return module
+  }
 
   function bind(kernels: Kernels): K {
     const { memory, build } = bindingOf(kernels)
-    if (compiled === undefined || build === 'plain' || !isShared(memory.buffer)) return plain
-    module ??= moduleOf(compiled)
-    const { exports } = new WebAssembly.Instance(module, { env: { memory: memory as WebAssembly.Memory } })
-    const members = twins!(exports as OwnBodies, placesIn(memory.buffer))
+    if (compiled === undefined || build === 'plain') return plain
+    const { exports } = new WebAssembly.Instance(moduleFor(memory.buffer), {
+      env: { memory: memory as WebAssembly.Memory },
+    })
+    const at = placesIn(memory.buffer)
+    const isNative = build === 'native'
+    const native: OwnBodies = isNative ? { ...nativeBodies(memory.buffer) } : {}
+    const members = twins!(exports as OwnBodies, isNative ? placesOfNative(memory, at) : at, native)
     for (const [name, member] of Object.entries(members)) {
       if (!Object.hasOwn(plain, name)) {
         throw new InputError('defineKernels, twins', name, `names of plain: ${Object.keys(plain).join(', ')}`)
@@ -99,11 +122,14 @@ export function defineKernels<K extends OwnKernels>(options: OwnKernelsOptions<K
   }
 }
 
-/** The module of a file. It must not change a memory until it is called. */
-function moduleOf(url: URL): WebAssembly.Module {
-  const subject = `compiled kernels ${url.pathname}`
+/** The module of a file or of bytes, for a memory that is shared or not. It must not change a memory until it is called. */
+function moduleOf(compiled: URL | (() => Uint8Array<ArrayBuffer>), shared: boolean): WebAssembly.Module {
+  const isFile = compiled instanceof URL
+  const subject = isFile ? `compiled kernels ${compiled.pathname}` : 'compiled kernels'
   try {
-    return checkedModule(subject, readBytes(url))
+    const bytes = isFile ? readBytes(compiled) : compiled()
+    const module = checkedModule(subject, bytes)
+    return shared ? module : new WebAssembly.Module(unshared(bytes))
   } catch (cause) {
     if (cause instanceof InputError) throw cause
     throw new InputError(subject, (cause as Error).message, 'a WebAssembly module in a file', { cause })

@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import asc from 'assemblyscript/asc'
@@ -59,8 +59,20 @@ describe('kernels of one’s own', () => {
     expect(own(fast!)).toBe(own(fast!))
     const elsewhere = createKernels({ buffer: new ArrayBuffer(64) }, 'plain')
     expect(own(elsewhere).twice(Float32Array.of(1))).toBe(-1)
-    const unshared = createKernels(new WebAssembly.Memory({ initial: 1 }), 'simd')
-    expect(own(unshared).twice(Float32Array.of(1))).toBe(-1)
+  })
+
+  test('serve a memory that is not shared, as a page may have it, and come as bytes where there are no files', async () => {
+    const bytes = new Uint8Array(await readFile(await twice))
+    for (const compiled of [await twice, () => bytes]) {
+      const own = defineKernels({ plain, compiled, twins })
+      const memory = new WebAssembly.Memory({ initial: 1 })
+      const x = new Float32Array(memory.buffer, 64, 2).fill(3)
+      expect(own(createKernels(memory, 'simd')).twice(x)).toBe(2)
+      expect([...x]).toEqual([6, 6])
+      expect(own(createKernels(takeArena(plan).arena.memory, 'plain')).twice(x)).toBe(-2)
+    }
+    const broken = defineKernels({ plain, compiled: () => Uint8Array.of(1), twins })
+    expect(() => broken(createKernels(takeArena(plan).arena.memory, 'simd'))).toThrow(/^compiled kernels: got /)
   })
 
   test('without a compiled module are plain in every build', () => {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { findByteBeyond } from '../../src/kernels/rollout/bytes.ts'
 import {
   clipRows,
   findBeyond,
@@ -114,6 +115,21 @@ test.each([Float32Array, Int32Array])('gatherRows copies the listed rows of a %o
         .flatMap((row) => [...source.subarray(row * width, (row + 1) * width)])
       expect([...gathered.subarray(0, count * width)]).toEqual(expected)
       expect(gathered.subarray(count * width).every((value) => value === 0)).toBe(true)
+    }),
+  )
+})
+
+test('findByteBeyond finds the first byte of its lanes that is outside the bounds of its dimension', () => {
+  const cases = fc.record({ width: fc.integer({ min: 1, max: 5 }), from: fc.nat(6), lanes: fc.nat(6), at: fc.nat(40) })
+  fc.assert(
+    fc.property(cases, fc.constantFrom(-1, 0, 1), ({ width, from, lanes, at }, by) => {
+      const high = Uint8Array.from({ length: width }, (_, k) => 9 + k)
+      const low = Uint8Array.from({ length: width }, (_, k) => 1 + k)
+      const x = Uint8Array.from({ length: 13 * width }, (_, i) => (by < 0 ? low : high)[i % width]!)
+      const place = at % x.length
+      x[place]! += by
+      const isIn = place >= from * width && place < (from + lanes) * width
+      expect(findByteBeyond(x, low, high, width, from, from + lanes)).toBe(isIn && by !== 0 ? place : -1)
     }),
   )
 })

@@ -1418,10 +1418,11 @@ describe('rollout', () => {
   )
 
   matches(
-    'findBeyond',
+    'findByteBeyond',
     (numbers) => {
-      const [n, width] = [numbers.whole(0, 5), bytesWide(numbers)]
-      const low = Uint8Array.from({ length: width }, () => numbers.whole(0, 9))
+      const [n, width] = [numbers.whole(0, 20), bytesWide(numbers)] // Eight rows are looked at together.
+      const lowest = numbers.whole(0, 1) * 9 // All are 0, or some are not.
+      const low = Uint8Array.from({ length: width }, () => numbers.whole(0, lowest))
       const high = Uint8Array.from({ length: width }, () => numbers.whole(9, 255))
       const x = Uint8Array.from({ length: n * width }, (_, at) => numbers.whole(low[at % width]!, high[at % width]!))
       if (n > 0 && numbers.uniform() < 0.8) x[numbers.whole(0, n * width - 1)] = numbers.whole(0, 255)

@@ -12,7 +12,7 @@ test('the kernels in C have not changed since `npm run wasm` built them', () => 
   expect(hashes.sources, '`npm run wasm` builds them anew').toBe(hashOfSources())
 })
 
-test.each(['simd', 'relaxed'])('the module %s is the one that was built', (build) => {
+test.each(['simd', 'relaxed', 'grids'])('the module %s is the one that was built', (build) => {
   expect(hashes[build]).toBe(
     createHash('sha256')
       .update(read(`${build}.wasm`))

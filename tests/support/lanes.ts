@@ -9,12 +9,18 @@ import {
   statePlan,
 } from '../../src/environments/environment.ts'
 import { createKernels } from '../../src/kernels/bind.ts'
+import type { KernelBuild } from '../../src/kernels/kernels.ts'
 
 /** What observations of bytes begin with. */
 export const UNWRITTEN = 255
 
 /** Columns for an environment's functions, without a world. Outputs begin as NaN. */
-export function lanesOf<S>(environment: EnvironmentDefinition, numLanes: number, seed = 1): Lanes<S> {
+export function lanesOf<S>(
+  environment: EnvironmentDefinition,
+  numLanes: number,
+  seed = 1,
+  build: KernelBuild = 'plain',
+): Lanes<S> & { readonly laneList: Uint32Array } {
   const { observationSpace, actionSpace } = environment
   const { arena, columns } = takeArena({
     state: statePlan(environment, numLanes),
@@ -29,6 +35,7 @@ export function lanesOf<S>(environment: EnvironmentDefinition, numLanes: number,
     lane: column('u32', numLanes),
     episode: column('u32', numLanes),
     step: column('i32', numLanes),
+    laneList: column('u32', numLanes),
   })
   columns.observation.fill(observationType(observationSpace) === 'u8' ? UNWRITTEN : Number.NaN)
   columns.reward.fill(Number.NaN)
@@ -39,7 +46,7 @@ export function lanesOf<S>(environment: EnvironmentDefinition, numLanes: number,
     answersLater() {},
     present: numLanes,
     random: new Random(seed),
-    kernels: createKernels(arena.memory, 'plain'),
+    kernels: createKernels(arena.memory, build),
   }
 }
 

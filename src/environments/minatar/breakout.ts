@@ -1,8 +1,7 @@
 import { box, discrete } from '../../base/space.ts'
+import { type GridLanes, gridKernels } from '../../kernels/grids/bind.ts'
 import { defineEnvironment, withSettings } from '../environment.ts'
 import { SIDE, smallGridSettings } from '../grids/small-grid.ts'
-
-const CHANNELS = 4
 
 /**
  * Breakout on a 10 × 10 grid with the dynamics of MinAtar 1.0.15 (Young and Tian, "MinAtar: An Atari-Inspired Testbed for Thorough and
@@ -66,27 +65,16 @@ export const breakout = defineEnvironment({
     lastAction: 'u8',
   }),
   make: ({ maxEpisodeSteps, stickyActionProbability }) => ({
-    observationSpace: box({ low: 0, high: 1, shape: [SIDE, SIDE, CHANNELS] }),
+    observationSpace: box({ low: 0, high: 1, shape: [SIDE, SIDE, 4] }),
     actionSpace: discrete(3),
     maxEpisodeSteps,
     returnThreshold: null,
     reset(lanes, rows, count) {
-      const { words, key0, key1 } = lanes.random
-      lanes.kernels.breakoutReset(lanes.state, lanes, words, rows, key0, key1, count)
+      gridKernels(lanes.kernels).breakoutReset(lanes.state, lanes, lanes.random, rows, count)
     },
     step(lanes, from, to) {
-      const { words, key0, key1 } = lanes.random
-      const sticky = Math.ceil(stickyActionProbability * 2 ** 24)
-      lanes.kernels.breakoutStep(
-        lanes.state,
-        lanes as Parameters<typeof lanes.kernels.breakoutStep>[1],
-        words,
-        sticky,
-        key0,
-        key1,
-        from,
-        to,
-      )
+      const { breakoutStep } = gridKernels(lanes.kernels)
+      breakoutStep(lanes.state, lanes as GridLanes, lanes.random, stickyActionProbability, from, to)
     },
   }),
 })

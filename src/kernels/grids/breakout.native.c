@@ -5,13 +5,14 @@
 #define ROW (SIDE * SIDE * CHANNELS)
 #define ALL_BRICKS 0x3fffffff
 
-SMALL void show(uint8_t *at, int ballX, int ballY, int trailX, int trailY, int paddle, uint32_t bricks) {
+INLINE void show(uint8_t *at, int ballX, int ballY, int trailX, int trailY, int paddle, uint32_t bricks) {
   clear_bytes(at, ROW);
   // Four fields a vector, a brick in the last byte of each; there are none in bits 30 and 31.
-  const ints bits = {1, 2, 4, 8};
+  const uints bits = {1, 2, 4, 8}, last = {1 << 24, 1 << 24, 1 << 24, 1 << 24};
   UNROLLED for (int k = 0; k < 32; k += 4) {
-    const ints some = (ints)wasm_i32x4_splat((int32_t)(bricks >> k));
-    wasm_v128_store(at + CHANNELS * (SIDE + k), (v128_t)(((some & bits) == bits) & (1 << 24)));
+    const uint32_t four = bricks >> k;
+    const uints some = (uints){four, four, four, four} & bits;
+    *(sixteen *)(at + CHANNELS * (SIDE + k)) = (sixteen)((uints)(some == bits) & last);
   }
   at[CHANNELS * (SIDE * LAST + paddle)] = 1;
   at[CHANNELS * (SIDE * ballY + ballX) + 1] = 1;
@@ -21,17 +22,11 @@ SMALL void show(uint8_t *at, int ballX, int ballY, int trailX, int trailY, int p
 void KERNEL(breakoutReset)(uint8_t *ballX, uint8_t *ballY, uint8_t *direction, uint8_t *trailX, uint8_t *trailY,
                            uint8_t *paddle, uint32_t *bricks, uint8_t *strike, uint8_t *lastAction, uint8_t *observation,
                            uint32_t *lane, uint32_t *episode, uint32_t *rows, int32_t key0, int32_t key1, int32_t count) {
-  for (int i = 0; i < count; i += 4) {
-    uints episodes = {0}, lanes = {0};
-    UNROLLED for (int l = 0; l < 4; l++) {
-      const size_t row = rows[l < count - i ? i + l : i];
-      episodes[l] = episode[row];
-      lanes[l] = lane[row];
-    }
-    uints drawn = first_words((uints){0}, episodes, lanes, (uints){0}, key0, key1);
-    KEPT_LOOP for (int l = 0; l < 4 && i + l < count; l++, drawn = rotated(drawn)) {
-      const size_t n = rows[i + l];
-      const bool isLeft = drawn[0] < 0x80000000;
+  for (int first = 0; first < count; first += MANY) {
+    many drawn = draw_resets(lane, episode, rows, first, count, key0, key1).of[0];
+    KEPT_LOOP for (int i = first; i < first + MANY && i < count; i++, drawn = rotated(drawn)) {
+      const size_t n = rows[i];
+      const bool isLeft = IN_HALF(drawn[0]);
       const int x = isLeft ? 0 : LAST;
       ballX[n] = trailX[n] = x;
       ballY[n] = trailY[n] = 3;
@@ -44,16 +39,18 @@ void KERNEL(breakoutReset)(uint8_t *ballX, uint8_t *ballY, uint8_t *direction, u
   }
 }
 
+WORTH(breakoutStep, to - from, 16)
 void KERNEL(breakoutStep)(uint8_t *restrict ballX, uint8_t *restrict ballY, uint8_t *restrict direction,
                           uint8_t *restrict trailX, uint8_t *restrict trailY, uint8_t *restrict paddle,
                           uint32_t *restrict bricks, uint8_t *restrict strike, uint8_t *restrict lastAction,
                           uint8_t *restrict observation, float *restrict reward, uint8_t *restrict terminated,
                           int32_t *restrict action, uint32_t *restrict lane, uint32_t *restrict episode,
-                          int32_t *restrict step, int32_t sticky, int32_t key0, int32_t key1, int32_t from, int32_t to) {
-  for (int first = from; first < to; first += 4) {
-    uints drawn = {0};
-    if (sticky > 0) drawn = draw4(lane, episode, step, STREAM_STEP, first, to, key0, key1);
-    KEPT_LOOP for (int n = first; n < first + 4 && n < to; n++, drawn = rotated(drawn)) {
+                          int32_t *restrict step, double sticky, int32_t key0, int32_t key1, int32_t from, int32_t to) {
+  const uint32_t bound = bound_of(sticky);
+  for (int first = from; first < to; first += MANY) {
+    many drawn = {0};
+    if (bound > 0) drawn = draw_many(lane, episode, step, 1, first, to, key0, key1).of[0];
+    KEPT_LOOP for (int n = first; n < first + MANY && n < to; n++, drawn = rotated(drawn)) {
       const int x = ballX[n], y = ballY[n];
       uint8_t *seen = observation + (size_t)ROW * n;
       reward[n] = 0;
@@ -61,16 +58,16 @@ void KERNEL(breakoutStep)(uint8_t *restrict ballX, uint8_t *restrict ballY, uint
         show(seen, x, y, trailX[n], trailY[n], paddle[n], bricks[n]);
         continue;
       }
-      const int act = UPPER(drawn[0]) < sticky ? lastAction[n] : action[n];
+      const int act = UPPER(drawn[0]) < bound ? lastAction[n] : action[n];
       lastAction[n] = act;
       int at = paddle[n];
-      at = act == 1 ? (at > 0 ? at - 1 : 0) : act == 2 ? (at < LAST ? at + 1 : LAST) : at;
+      at += (act == 2) & (at < LAST);
+      at -= (act == 1) & (at > 0);
       int turned = direction[n];
       int nextX = x + (turned == 1 || turned == 2 ? 1 : -1), nextY = y + (turned < 2 ? -1 : 1);
-      if (nextX < 0 || nextX > LAST) {
-        nextX = x;
-        turned ^= 1;
-      }
+      const bool bounces = (unsigned)nextX > LAST;
+      nextX = bounces ? x : nextX;
+      turned ^= bounces;
       uint32_t left = bricks[n];
       const uint32_t place = SIDE * (nextY - 1) + nextX;
       bool hasStruck = false;

@@ -1,6 +1,6 @@
 /** Breakout of MinAtar 1.0.15 on a 10 × 10 grid (`environments/minatar/breakout.ts` has its rules), over observations of bytes. */
-import { philox4x32, Stream } from '../../base/random.ts'
-import type { GridLanes } from './lanes.ts'
+import { type Random, Stream } from '../../base/random.ts'
+import type { GridLanes, NewLanes } from './lanes.ts'
 
 const SIDE = 10
 const CHANNELS = 4
@@ -26,20 +26,18 @@ export interface BreakoutState {
   readonly lastAction: Uint8Array
 }
 
-/** Begins an episode in the lanes rows[0 … count). `words` (4) is workspace. */
+/** Begins an episode in the lanes rows[0 … count). */
 export function breakoutReset(
   state: BreakoutState,
-  lanes: Pick<GridLanes, 'observation' | 'lane' | 'episode'>,
-  words: Uint32Array,
+  lanes: NewLanes,
+  random: Random,
   rows: Uint32Array,
-  key0: number,
-  key1: number,
   count: number,
 ): void {
   for (let i = 0; i < count; i++) {
     const n = rows[i]!
-    philox4x32(words, 0, lanes.episode[n]!, lanes.lane[n]!, Stream.reset, key0, key1)
-    const isLeft = words[0]! < 0x80000000
+    random.draw(Stream.reset, lanes.lane[n]!, lanes.episode[n]!, 0)
+    const isLeft = random.uniform(0) < 1 / 2
     state.ballX[n] = isLeft ? 0 : SIDE - 1
     state.ballY[n] = 3
     state.direction[n] = isLeft ? 2 : 3
@@ -53,17 +51,12 @@ export function breakoutReset(
   }
 }
 
-/**
- * A step of lanes `from` to `to`. A lane repeats its last action where the upper 24 bits of a random word are below `sticky`, from 0 (never)
- * to 2^24 (always). `words` (4) is workspace.
- */
+/** A step of lanes `from` to `to`. A lane repeats its last action with probability `sticky`. */
 export function breakoutStep(
   state: BreakoutState,
   lanes: GridLanes,
-  words: Uint32Array,
+  random: Random,
   sticky: number,
-  key0: number,
-  key1: number,
   from: number,
   to: number,
 ): void {
@@ -79,8 +72,8 @@ export function breakoutStep(
     }
     let act = action[n]!
     if (sticky > 0) {
-      philox4x32(words, step[n]!, episode[n]!, lane[n]!, Stream.step, key0, key1)
-      if (words[0]! >>> 8 < sticky) act = lastAction[n]!
+      random.draw(Stream.step, lane[n]!, episode[n]!, step[n]!)
+      if (random.uniform(0) < sticky) act = lastAction[n]!
     }
     lastAction[n] = act
     let at = paddle[n]!

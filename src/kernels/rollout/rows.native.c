@@ -101,21 +101,9 @@ int32_t KERNEL(findNonFinite)(float *x, int32_t from, int32_t to) {
 /** All ones in the elements of x that are within the bounds; NaN is not. */
 INLINE ints within(const float *x, four low, four high) { return (load(x) >= low) & (load(x) <= high); }
 
-/** The first byte from `i` to `end`, which begin rows, that is not within the bounds of its dimension, or −1. */
-INLINE int32_t byte_beyond(const uint8_t *x, const uint8_t *low, const uint8_t *high, int width, int i, int end) {
-  for (; i < end; i += width) {
-    for (int k = 0; k < width; k++) {
-      if (x[i + k] < low[k] || x[i + k] > high[k]) return i + k;
-    }
-  }
-  return -1;
-}
-
-int32_t KERNEL(findBeyond)(float *x, int32_t xElementBytes, float *low, float *high, int32_t width, int32_t from,
-                           int32_t to) {
+int32_t KERNEL(findBeyond)(float *x, float *low, float *high, int32_t width, int32_t from, int32_t to) {
   int i = from * width;
   const int end = to * width;
-  if (xElementBytes == 1) return byte_beyond((uint8_t *)x, (uint8_t *)low, (uint8_t *)high, width, i, end);
   if (width <= 4) {
     // Twelve elements are whole rows of any of these widths.
     const four low0 = repeated(low, width, 0), low1 = repeated(low, width, 4), low2 = repeated(low, width, 8);

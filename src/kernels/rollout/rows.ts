@@ -75,14 +75,11 @@ export function findNonFinite(x: Float32Array, from: number, to: number): number
   return -1
 }
 
-/**
- * The first element of lanes `from` to `to` that is NaN or outside its dimension's bounds (low[k] ≤ x ≤ high[k]), or −1. The three columns
- * have one type.
- */
+/** The first element of lanes `from` to `to` that is NaN or outside its dimension's bounds (low[k] ≤ x ≤ high[k]), or −1. */
 export function findBeyond(
-  x: Float32Array | Uint8Array,
-  low: Float32Array | Uint8Array,
-  high: Float32Array | Uint8Array,
+  x: Float32Array,
+  low: Float32Array,
+  high: Float32Array,
   width: number,
   from: number,
   to: number,

@@ -79,7 +79,7 @@ function checkBegun(cohort: EpisodeCohort, seen: ObservationColumn, count: numbe
   const width = seen.length / numLanes
   if (width >= WIDE) {
     for (let i = 0; i < count; i++) {
-      const at = environmentLanes.kernels.findBeyond(seen, low, high, width, laneList[i]!, laneList[i]! + 1)
+      const at = findUnseen(environmentLanes.kernels, cohort, seen, laneList[i]!, laneList[i]! + 1)
       if (at >= 0) throw unseen(cohort, 'reset', seen, at)
     }
     return
@@ -89,6 +89,22 @@ function checkBegun(cohort: EpisodeCohort, seen: ObservationColumn, count: numbe
       if (!(seen[at]! >= low[k]! && seen[at]! <= high[k]!)) throw unseen(cohort, 'reset', seen, at)
     }
   }
+}
+
+/** The first element of lanes `from` to `to` of an observation that is outside the space, or −1. */
+export function findUnseen(
+  kernels: Kernels,
+  { observationBounds, numLanes }: EpisodeCohort,
+  seen: ObservationColumn,
+  from: number,
+  to: number,
+): number {
+  const { low, high } = observationBounds
+  const width = seen.length / numLanes
+  if (seen instanceof Uint8Array) {
+    return kernels.findByteBeyond(seen, low as Uint8Array, high as Uint8Array, width, from, to)
+  }
+  return kernels.findBeyond(seen, low as Float32Array, high as Float32Array, width, from, to)
 }
 
 /** @throws InputError for an invalid return value of an environment's `reset` or `step`. */

@@ -10,7 +10,7 @@ import type { Observation } from '../../components/observation.ts'
 import { REWARD_MAX } from '../../environments/environment.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
-import { beginEpisodes, refuseReturn, unseen, where, wrote } from './reset.ts'
+import { beginEpisodes, findUnseen, refuseReturn, unseen, where, wrote } from './reset.ts'
 
 /**
  * Steps every environment.
@@ -129,10 +129,10 @@ function keep({ laneList, numLanes }: EpisodeCohort, { current, next }: Observat
 }
 
 function checkWritten(kernels: Kernels, cohort: EpisodeCohort): void {
-  const { observation, transition, observationBounds, numLanes, from, to } = cohort
+  const { observation, transition, from, to } = cohort
   const { reward, terminated, truncated } = transition
   const { next } = observation
-  const at = kernels.findBeyond(next, observationBounds.low, observationBounds.high, next.length / numLanes, from, to)
+  const at = findUnseen(kernels, cohort, next, from, to)
   if (at >= 0) throw unseen(cohort, 'step', next, at)
   const n = kernels.findMiswritten(reward, terminated, truncated, REWARD_MAX, from, to)
   if (n < 0) return
