@@ -189,13 +189,15 @@ describe('the import table', () => {
   })
 
   test('only the binding and bodies of the same kind import a kernel body', () => {
-    const NO_BODIES = ['bind.ts', 'grids/bind.ts', 'kernels.ts', 'spans.ts'].map((name) => `src/kernels/${name}`) // The last is a type of columns.
+    const NO_BODIES = ['apart.ts', 'bind.ts', 'grids/bind.ts', 'kernels.ts', 'spans.ts'].map(
+      (name) => `src/kernels/${name}`,
+    ) // The last is a type of columns.
     const broken = imports.filter(({ from, to }) => {
       if (!to.startsWith('.')) return false
       const target = relative(root, join(root, dirname(from), to))
       const isBody = target.startsWith('src/kernels/') && !NO_BODIES.includes(target)
       const isBinding =
-        /^src\/kernels\/(bind|bodies\.page|plain|uncompiled|grids\/(bind|module|module\.page))\.ts$/.test(from)
+        /^src\/kernels\/(apart|bind|bodies\.page|plain|uncompiled|grids\/(bind|module|module\.page))\.ts$/.test(from)
       const isShader = [target, from].some((path) => path.startsWith('src/kernels/webgpu/')) // Bodies that run on a device.
       return isBody && !isBinding && !isShader && dirname(target) !== dirname(from) && roomOf(from) !== 'bench'
     })

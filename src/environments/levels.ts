@@ -1,5 +1,5 @@
 /** Levels: numbered starts of an environment, like its mazes, of which a system may choose each lane's next one. */
-import { InputError } from '../base/errors.ts'
+import { InputError, show } from '../base/errors.ts'
 import { Random, Stream } from '../base/random.ts'
 import type { Lanes, LEVEL_STATE, State } from './environment.ts'
 
@@ -9,13 +9,16 @@ const OWN_SEED = 0x1e7e15
 /**
  * For `reset` of an environment with levels: takes lane n's chosen level, or draws one of `count` uniformly, and returns it; it is then in
  * `state.level`.
- * @throws InputError for a chosen level that is not there.
+ * @throws InputError for a chosen level that is not there, and for lanes without the columns of `LEVEL_STATE`.
  */
 export function beginLevel(
-  { state, lane, episode, random }: Pick<Lanes<State<typeof LEVEL_STATE>>, 'state' | 'lane' | 'episode' | 'random'>,
+  lanes: Pick<Lanes<State<typeof LEVEL_STATE>>, 'state' | 'lane' | 'episode' | 'random'>,
   n: number,
   count: number,
 ): number {
+  if (lanes?.state?.nextLevel === undefined)
+    throw new InputError('lanes of beginLevel', show(lanes), 'those of an environment with LEVEL_STATE in its state')
+  const { state, lane, episode, random } = lanes
   let level = state.nextLevel[n]! - 1
   if (level === -1) {
     random.draw(Stream.level, lane[n]!, episode[n]!, 0)

@@ -1,7 +1,7 @@
 /**
  * Binds the kernels: one object per thread, whose members take columns. The plain bodies (`plain.ts`) are the oracle,
- * the fallback and the documentation; only this file binds compiled builds of the same names. Apart from tests, no
- * other file imports a body. Some kernels have no compiled twin: those over tokens, sequences, groups, candidate sets
+ * the fallback and the documentation; only this file binds compiled builds of the same names. Apart from tests and
+ * `apart.ts`, no other file imports a body. Some kernels have no compiled twin: those over tokens, sequences, groups, candidate sets
  * and adapters, whose time is small beside the transformer's, and those whose plain body is as fast.
  *
  * @module colonnade/kernels
@@ -15,8 +15,7 @@ import { type NativeReport, reportNative } from './native.ts'
 import { remember } from './own.ts'
 
 export { Standing } from './advantage/group.ts'
-export { ImportanceSum, importanceWeights, weighAdvantages } from './advantage/importance.ts'
-export { vtrace } from './advantage/vtrace.ts'
+export { ImportanceSum } from './advantage/importance.ts'
 export { type BoundLoop, bindColumnLoop, type LoopColumn } from './column-loop.ts'
 export { compileKernels } from './compile-own.ts'
 export { convolutionScratch, type ImageFilters } from './convolution/convolution.ts'
