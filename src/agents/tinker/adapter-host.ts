@@ -276,7 +276,7 @@ export class AdapterHost {
     const rows = this.#packed.pack(tokens, spansOf(Int32Array.from(offsets)), 0, sequences.length)
     if (sequences.some(({ each = 1 }) => each > 1)) {
       const several = new SeveralTargets(sequences, vocabularySize)
-      this.#packed.targetSeveral(several, rows)
+      this.#packed.retarget(several, rows)
       return { rows, several }
     }
     const { target } = this.#columns.packed

@@ -1,6 +1,7 @@
 /**
- * Training on given answers: supervised fine-tuning, the cross-entropy of the answers' tokens; or a loss of preferences, which compares
- * good answers with bad ones. The examples have a new order per epoch.
+ * Training on given answers: supervised fine-tuning, the cross-entropy of the answers' tokens; distillation, the forward KL divergence to
+ * a teacher's distribution at each of them; or a loss of preferences, which compares good answers with bad ones. The examples have a new
+ * order per epoch.
  */
 import { type DefinitionRecord, defineFactory, type Factory, type Parts } from '../../base/definition.ts'
 import { InputError, show } from '../../base/errors.ts'
@@ -14,6 +15,7 @@ import {
   type SettingValue,
   type SettingValues,
   strings,
+  text,
 } from '../../base/settings.ts'
 import type { PreferenceLossFactory } from '../losses/define-preference-loss.ts'
 import { comparesAnswers, describeLoss, type LossDescriptor, readsScores } from '../losses/losses.ts'
@@ -43,6 +45,10 @@ export const sftSettings = {
   lossSettings: strings(
     [],
     'settings of a loss for preferences, like beta=0.2; each also has its own key (sft.loss.beta=0.2)',
+  ),
+  teacher: text(
+    '',
+    "a model, by folder or hub id, whose distribution of each token of the answers is learned in place of the token (distillation; the loss is the forward KL divergence to it, in nats), in one thread and memory of its own; the student's tokens",
   ),
   updates: integer(100, 'updates, each an optimizer step', { min: 0 }),
   batchSize: integer(64, 'examples per step', { min: 1 }),
@@ -79,10 +85,13 @@ export function ratesOf({ loss }: Pick<SftDefinition, 'loss'>): DefaultRates {
 
 const factory: Factory<typeof sftSettings, SftDefinition> = defineFactory(
   'algorithm',
-  { id: 'sft', module: import.meta.url, settings: sftSettings, newer: ['loss', 'lossSettings'] },
+  { id: 'sft', module: import.meta.url, settings: sftSettings, newer: ['loss', 'lossSettings', 'teacher'] },
   (settings, parts) => {
     checkOptimizer('sft', settings, parts, true)
     const loss = lossOf(settings, parts.loss)
+    if (settings.teacher !== '' && loss.id !== 'sft') {
+      throw new InputError('sft.teacher', `${show(settings.teacher)}, with loss ${loss.id}`, 'none, or loss sft')
+    }
     if (loss.level === 'answer' && settings.batchSize < 2 && Object.hasOwn(loss.program!.columns, 'kl')) {
       throw new InputError(
         'sft.batchSize',

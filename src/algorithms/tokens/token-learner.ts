@@ -239,7 +239,8 @@ export class TokenLearner {
 
   /** Runs the work with the other threads, if there are any and the batch has work for them. */
   *#share(work: TokenWork): Together<void> {
-    const isShared = this.#others !== null && work.batch.parts.length > 2
+    const hasTeacher = work.kind === 'differentiate' && work.given.teacher !== undefined
+    const isShared = this.#others !== null && work.batch.parts.length > 2 && !hasTeacher
     this.#begin(work)
     if (isShared) {
       this.#others!.post(work)

@@ -19,6 +19,7 @@ import {
   type TokensEvaluated,
 } from '../../language/transformer/packed.ts'
 import type { BaseWeights } from '../../language/transformer/quantized.ts'
+import type { SoftTargets } from '../../language/transformer/soft-targets.ts'
 import type { ParameterViews } from '../../policies/policy.ts'
 import {
   comparesAnswers,
@@ -43,6 +44,8 @@ export interface TokenLossColumns {
   readonly wholeTokens: Int32Array | null
   /** Of a loss of preferences. */
   readonly compared?: ComparedRows
+  /** The teacher whose distributions are the targets; it evaluates each micro-batch in this thread. */
+  readonly teacher?: SoftTargets
 }
 
 /** Results of a forward pass per token. `value` is empty without a critic. */
@@ -121,7 +124,9 @@ export type TokenWork = {
 
 export type DifferentiateWork = TokenWork & { readonly kind: 'differentiate' }
 
-type GradientWork = Pick<TokenWork, 'batch' | 'temperature' | 'taken' | 'slots'>
+type GradientWork = Pick<TokenWork, 'batch' | 'temperature' | 'taken' | 'slots'> & {
+  readonly given?: Pick<TokenLossColumns, 'teacher'>
+}
 
 /** Number of sums of a micro-batch. */
 export const SUMS = PolicySum.length + TokenSum.length
@@ -269,7 +274,7 @@ export class TokenThread {
   }
 
   #differentiatePart(
-    { batch, temperature }: GradientWork,
+    { batch, temperature, given }: GradientWork,
     part: number,
     views: ParameterViews,
     step: number,
@@ -278,6 +283,10 @@ export class TokenThread {
     const { token, spans, parts, candidates } = batch
     this.#part = part
     const rows = this.#policy.pack(token, spans, parts[part]!, parts[part + 1]!, candidates)
+    if (given?.teacher !== undefined) {
+      given.teacher.aim(token, spans, parts[part]!, parts[part + 1]!)
+      this.#policy.retarget(given.teacher, rows)
+    }
     this.#clock.charge(Work.gather)
     this.#policy.differentiate(rows, this.#derive, views, temperature, step, turns)
     this.#clock.charge(Work.backward)

@@ -6,15 +6,14 @@
  * size does not change bits.
  */
 import { InputError } from '../../base/errors.ts'
-import { type Columns, column, type Plan } from '../../components/column.ts'
 import type { TokenSpans, TurnChanges } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Evaluated, Parameter, ParameterViews } from '../../policies/policy.ts'
 import { addElements, copyElements, Forward } from './forward.ts'
-import { forwardPlan, mixtureBackwardPlan } from './forward-plan.ts'
-import type { LoraAdapter, LoraModel } from './lora.ts'
+import type { LoraAdapter } from './lora.ts'
 import { mixBackward } from './mixture.ts'
 import type { TransformerModel, WeightBits } from './model.ts'
+import type { PackedColumns } from './packed-plan.ts'
 import {
   mapParameters,
   type Norm,
@@ -25,9 +24,11 @@ import {
   viewParameters,
 } from './parameters.ts'
 import { type BaseWeights, bitsOf } from './quantized.ts'
-import { changedRowsPlan, checkCandidates, inverseOf, maskWords } from './sampling.ts'
-import type { SeveralTargets } from './several-targets.ts'
+import { checkCandidates, inverseOf, maskWords } from './sampling.ts'
+import type { RowTargets } from './several-targets.ts'
 import { SOLE } from './stages.ts'
+
+export { type PackedColumns, packedPlan } from './packed-plan.ts'
 
 /** A transformer's outputs for packed rows, one number each, in nats. The value is empty without a critic. */
 export type TokensEvaluated = Evaluated
@@ -70,51 +71,6 @@ export interface TokenMasks {
   readonly words: Int32Array
 }
 
-/** The columns of one thread for batches of at most `rows` rows, in sequences of at most `context` tokens. */
-export function packedPlan(
-  model: TransformerModel,
-  rows: number,
-  context: number,
-  lora: LoraModel | null = null,
-  weightBits: WeightBits = 32,
-) {
-  const { width, numHeads, numKeyHeads, headWidth, vocabularySize, logitCap, queryKeyNorm } = model.shape
-  const kept = model.recomputesActivations ? 'inputs' : 'all'
-  const each = (elements: number) => column('f32', rows, elements)
-  return {
-    forward: forwardPlan(model, rows, context, kept, lora, weightBits),
-    target: column('i32', rows),
-    /** Where the candidate set of a row's target begins and ends. */
-    candidateBegin: column('i32', rows),
-    candidateEnd: column('i32', rows),
-    /** The index of the mask of each row's target; -1: none. */
-    mask: column('i32', rows),
-    changed: changedRowsPlan(rows, Math.min(VOCABULARY_CHUNK, vocabularySize), context),
-    wasAbove: column('u8', rows, Math.min(VOCABULARY_CHUNK, vocabularySize)),
-    logits: each(Math.min(VOCABULARY_CHUNK, vocabularySize)),
-    /** A chunk's logits before penalties and masks, if they have a cap. */
-    capped: each(logitCap > 0 ? Math.min(VOCABULARY_CHUNK, vocabularySize) : 0),
-    dLogprob: each(1),
-    dEntropy: each(1),
-    dValue: each(model.hasValueHead ? 1 : 0),
-    /** Gradients of the residual stream, of a normed input, and of queries, keys, values and attention outputs. */
-    dx: each(width),
-    dNormed: each(width),
-    dQuery: each(numHeads * headWidth),
-    dKey: each(numKeyHeads * headWidth),
-    dAttentionValue: each(numKeyHeads * headWidth),
-    dAttended: each(numHeads * headWidth),
-    /** Gradients of an adapter's low-rank products, and of a frozen model's norms, which are never read. */
-    dLow: each(lora?.settings.rank ?? 0),
-    frozen: column('f32', lora ? Math.max(width, queryKeyNorm === 'whole' ? numHeads * headWidth : headWidth) : 0),
-    /** A vector of ones, to sum a bias's gradient over the rows. */
-    ones: each(1),
-    ...mixtureBackwardPlan(model.shape, rows),
-  } satisfies Plan
-}
-
-export type PackedColumns = Columns<ReturnType<typeof packedPlan>>
-
 /** Evaluates and differentiates packed sequences, in one thread. */
 export class PackedTransformer {
   readonly #columns: PackedColumns
@@ -126,7 +82,7 @@ export class PackedTransformer {
   #masks: Int32Array | null = null
   #changes: TurnChanges | null = null
   #tokens: ArrayLike<number> = []
-  #several: SeveralTargets | null = null
+  #targets: RowTargets | null = null
 
   /** An adapter freezes the model's weights, and gradients are the adapter's. Quantized weights need one. */
   constructor(
@@ -172,7 +128,7 @@ export class PackedTransformer {
     const changes = candidates?.changes ?? null
     this.#changes = changes?.turns ?? null
     this.#tokens = tokens
-    this.#several = null
+    this.#targets = null
     const { token, position, firstKey, sequence } = forward
     const { vocabularySize } = this.#forward.model.shape
     let row = 0
@@ -210,12 +166,30 @@ export class PackedTransformer {
   }
 
   /**
-   * Gives the packed rows these targets in place of one each, until rows are packed again. Their log-probabilities are of the
-   * whole vocabulary at temperature 1. `lossOf` writes their derivatives.
+   * Gives the packed rows these targets in place of the next token, until rows are packed again. They are of the whole vocabulary at
+   * temperature 1.
    */
-  targetSeveral(several: SeveralTargets, count: number): void {
-    this.#several = several
+  retarget(targets: RowTargets, count: number): void {
+    this.#targets = targets
     this.#columns.target.fill(-1, 0, count)
+  }
+
+  /**
+   * The probabilities of chunk `chunk` of the vocabulary (count × tokens) for the evaluated rows, at temperature 1. Valid until the next
+   * call; the rows cannot be differentiated after it.
+   */
+  probabilities(chunk: number, count: number): Float32Array {
+    const { kernels, columns } = this.#forward
+    const { max, sum, entropy } = columns
+    const { logits, target, dLogprob, dEntropy } = this.#columns
+    const first = chunk * VOCABULARY_CHUNK
+    const tokens = this.#chunkLogits(chunk, 1, count)
+    // The gradient of −log p by logits, without a target, is p.
+    dLogprob.fill(-1, 0, count)
+    dEntropy.fill(0, 0, count)
+    target.fill(-1, 0, count)
+    kernels.vocabularyBackward(logits, dLogprob, dEntropy, entropy, max, sum, target, 1, count, first, tokens)
+    return logits
   }
 
   /** Log-probability and entropy of each row's target, within its candidate set: bit for bit the decoder's record. */
@@ -234,10 +208,10 @@ export class PackedTransformer {
       const first = chunk * VOCABULARY_CHUNK
       const tokens = this.#chunkLogits(chunk, inverse, count)
       kernels.sumVocabulary(max, sum, weighted, targetLogit, logits, target, inverse, count, first, tokens)
-      this.#several?.take(logits, first, tokens)
+      this.#targets?.take(logits, first, tokens)
     }
-    this.#several?.evaluate(max, sum)
     kernels.evaluateVocabulary(logprob, entropy, max, sum, weighted, targetLogit, count)
+    this.#targets?.evaluate(max, sum, logprob)
     if (this.#forward.model.hasValueHead) {
       const { value, hidden, scratch } = columns
       const { valueHead, valueBias } = weights
@@ -266,7 +240,7 @@ export class PackedTransformer {
     this.#forward.setDropout(step)
     const evaluated = this.#evaluate(count, temperature)
     lossOf(evaluated, this.#columns, count)
-    this.#several?.sumDerivatives(this.#columns.dLogprob)
+    this.#targets?.sumDerivatives(this.#columns.dLogprob)
     const into = this.#name(gradient)
     turns.begin(0)
     this.#backwardHead(into, count, 1 / temperature)
@@ -345,7 +319,7 @@ export class PackedTransformer {
       // With one chunk, its logits are still there.
       const tokens = weights.head.length > 1 ? this.#chunkLogits(chunk, inverse, count) : head.numOutputs
       kernels.vocabularyBackward(logits, dLogprob, dEntropy, entropy, max, sum, target, inverse, count, first, tokens)
-      this.#several?.addDerivatives(logits, first, tokens)
+      this.#targets?.addDerivatives(logits, first, tokens, dLogprob)
       if (changes !== null)
         kernels.changeVocabulary(logits, wasAbove, this.#tokens, changed, changes, count, first, tokens, true)
       if (logitCap > 0) kernels.capBackward(logits, capped, logitCap, count * tokens)

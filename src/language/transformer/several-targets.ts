@@ -8,7 +8,19 @@
  */
 import { InputError, show } from '../../base/errors.ts'
 
-export class SeveralTargets {
+/** What packed rows have as targets in place of the next token: the log-probabilities of some tokens, or a whole distribution. */
+export interface RowTargets {
+  /** Takes what it needs of a chunk of logits (rows × count) that begins with token `first`. */
+  take(logits: Float32Array, first: number, count: number): void
+  /** Ends the evaluation, with the sums over the vocabulary; it may write the rows' log-probabilities. */
+  evaluate(max: Float32Array, sum: Float32Array, logprob: Float32Array): void
+  /** May write the rows' derivatives, from those of their targets. */
+  sumDerivatives(dLogprob: Float32Array): void
+  /** Adds the targets' part to a chunk's gradient by its logits. */
+  addDerivatives(dLogits: Float32Array, first: number, count: number, dLogprob: Float32Array): void
+}
+
+export class SeveralTargets implements RowTargets {
   /** The log-probability of each target, in nats. */
   readonly logprob: Float32Array
   /** The derivative of the loss by it. */

@@ -173,3 +173,35 @@ describe('on-policy distillation', () => {
     wrong = 0
   })
 })
+
+describe('distillation on given answers', () => {
+  async function taught(settings: Parameters<typeof sft>[0], threads = 1) {
+    const world = await createWorld({ environment, policy, numLanes: 1, seed: 1 })
+    const trainer = createTrainer(world, sft({ batchSize: 32, learningRate: 0.01, ...settings }), { threads })
+    const losses = []
+    for await (const { loss } of trainer.updates()) losses.push(loss)
+    return { losses, weights: world.cohort().weights.slice() }
+  }
+
+  test('brings the student to the distributions of the teacher', async () => {
+    const { losses } = await taught({ teacher: folder, updates: 60 })
+    const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length
+    expect(Math.min(...losses)).toBeGreaterThan(0)
+    expect(losses[0]).toBeGreaterThan(0.5)
+    expect(mean(losses.slice(-5))).toBeLessThan(0.2 * losses[0]!)
+  })
+
+  test('is the same with several threads, of which one learns', async () => {
+    const alone = await taught({ teacher: folder, updates: 3 })
+    const two = await taught({ teacher: folder, updates: 3 }, 2)
+    expect(two).toEqual(alone)
+    expect((await taught({ updates: 3 })).losses).not.toEqual(alone.losses)
+  })
+
+  test('refuses a server, and losses that compare answers', async () => {
+    await expect(taught({ teacher: `vllm:${address}` })).rejects.toThrow(
+      /sft\.teacher: got vllm:.*, expected a model in this process/,
+    )
+    expect(() => sft({ teacher: folder, loss: 'dpo' })).toThrow(/sft\.teacher: got ".*", with loss dpo, expected none/)
+  })
+})

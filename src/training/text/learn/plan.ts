@@ -95,6 +95,10 @@ export function textLearnerPlan(
       throw new InputError('languageModel.device', got, 'tokens drawn from the whole vocabulary, or none')
     }
   }
+  if (sft !== undefined && sft.settings.teacher !== '' && (backend.id !== localBackend.id || model.device !== 'none')) {
+    const got = `a model, with backend ${backend.id} and languageModel.device ${model.device}`
+    throw new InputError('sft.teacher', got, 'none, or backend local without a device')
+  }
   const lessons = sft === undefined ? 0 : sft.settings.batchSize * ROWS_OF_EXAMPLE[sft.loss.level]
   const examples = { rows: lessons, tokens: lessons * context }
   const update = { rows: Math.max(log.rows, examples.rows), tokens: Math.max(log.tokens, examples.tokens) }

@@ -8,18 +8,20 @@ import { learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
 import { scheduleFactor } from '../../../algorithms/schedule.ts'
 import { ratesOf, type SftDefinition } from '../../../algorithms/tokens/sft.ts'
 import { markLearned, packBatch, type TokenBatch, type TokenSequences } from '../../../algorithms/tokens/token-batch.ts'
-import type { TokenUpdateColumns } from '../../../algorithms/tokens/token-thread.ts'
+import type { TokenLossColumns, TokenUpdateColumns } from '../../../algorithms/tokens/token-thread.ts'
 import { Work } from '../../../base/clock.ts'
 import type { Metrics } from '../../../base/metrics.ts'
 import { whileHeld } from '../../../engines/engine.ts'
 import { PolicySum, spansOf } from '../../../kernels/bind.ts'
 import { answersOf, lessonOf, mismatchedRow } from '../../../language/examples.ts'
 import type { TrainingExample } from '../../../language/tokenizers/turn-ids.ts'
+import type { SoftTargets } from '../../../language/transformer/soft-targets.ts'
 import { exampleAt } from '../../../world/conversations/cohort.ts'
 import { differentiate } from '../../backends/backend.ts'
 import type { PreferenceMetrics } from '../evaluate/metrics.ts'
 import { type Phase, type PhaseMetrics, type PhaseParts, publishWeights } from './phase.ts'
 import { examplesPlan, lessonRows } from './plan.ts'
+import { openTargets } from './teacher.ts'
 import { columnsFor, inOwnMemory } from './token-update.ts'
 
 export class SftPhase implements Phase {
@@ -27,6 +29,8 @@ export class SftPhase implements Phase {
   readonly isMidway = true
   readonly #parts: PhaseParts
   readonly #sft: SftDefinition
+  /** Null before it is opened, and without one. */
+  #teacher: SoftTargets | null = null
 
   constructor(parts: PhaseParts, sft: SftDefinition) {
     this.#parts = parts
@@ -42,7 +46,9 @@ export class SftPhase implements Phase {
     return this.#sft.settings.updates
   }
 
-  advance(): Promise<PhaseMetrics> {
+  async advance(): Promise<PhaseMetrics> {
+    const { teacher } = this.#sft.settings
+    if (teacher !== '') this.#teacher ??= await openTargets('sft.teacher', teacher, this.#parts.cohort)
     return whileHeld(this.#parts.cohort.engine, () => this.#learn())
   }
 
@@ -68,7 +74,14 @@ export class SftPhase implements Phase {
     let totals = prepareLoss(loss, learned, update.prepared, kernels)
     clock.charge(Work.gather)
     const none = new Float32Array(0)
-    let given = { oldLogprob: none, referenceLogprob: null, oldValue: none, wholeTokens: null }
+    const taught = this.#teacher === null ? {} : { teacher: this.#teacher }
+    let given: TokenLossColumns = {
+      oldLogprob: none,
+      referenceLogprob: null,
+      oldValue: none,
+      wholeTokens: null,
+      ...taught,
+    }
     let kl: number | null = null
     if (comparesAnswers(loss)) {
       const first = rows.length
@@ -82,7 +95,7 @@ export class SftPhase implements Phase {
       if (others !== null) kl = await this.#divergence(others, update)
       if (loss.columns.includes('referenceLogprob')) await this.#askReference(rows, sequences, update)
       const compared = this.#compared(rows, batch, update, kl ?? 0)
-      given = { ...given, compared } as typeof given
+      given = { ...given, compared }
       totals = { ...totals, denominator: new Set(unit).size }
     }
     const options = { temperature: 1, step: this.done }

@@ -1,6 +1,7 @@
 /**
  * A teacher: a model, in this process or at a server, whose log-probabilities of the sampled tokens replace the reference's. Student and
  * teacher need the same tokens. In this process one thread evaluates the teacher, in memory of its own.
+ * Or a model in this process whose whole distributions are the targets of supervised steps.
  */
 import type { TokenBatch } from '../../../algorithms/tokens/token-batch.ts'
 import { InputError, show } from '../../../base/errors.ts'
@@ -10,6 +11,7 @@ import { loadLanguageModel } from '../../../language/load-language-model.ts'
 import type { Tokenizer } from '../../../language/tokenizers/tokenizer.ts'
 import { takeColumns } from '../../../language/transformer/memory.ts'
 import { PackedTransformer, packedPlan } from '../../../language/transformer/packed.ts'
+import { SoftTargets } from '../../../language/transformer/soft-targets.ts'
 import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
 import { microBatchRows } from './plan.ts'
 
@@ -31,7 +33,7 @@ export async function openTeacher(
   name: string,
   student: Pick<ConversationCohort, 'tokenizer' | 'context' | 'sampling'>,
 ): Promise<Teacher> {
-  const [, kind, url] = /^(vllm|sglang):(https?:.*)$/.exec(name) ?? []
+  const [, kind, url] = SERVER.exec(name) ?? []
   if (kind === undefined) return localTeacher(subject, name, student)
   const { temperature, topK, topP, minP } = student.sampling
   if (temperature !== 1 || topK !== 0 || topP !== 1 || minP !== 0) {
@@ -42,11 +44,17 @@ export async function openTeacher(
   return serverTeacher(client, kind === 'vllm' ? askVllm(await firstModel(subject, client)) : askSglang)
 }
 
-async function localTeacher(
-  subject: string,
-  folder: string,
-  { tokenizer, context }: Pick<ConversationCohort, 'tokenizer' | 'context'>,
-): Promise<Teacher> {
+/** Opens a model whose distributions supervised steps learn. @throws InputError as `openTeacher` does, and for a server. */
+export async function openTargets(subject: string, name: string, student: Student): Promise<SoftTargets> {
+  if (!SERVER.test(name)) return new SoftTargets(await openModel(subject, name, student))
+  throw new InputError(subject, name, 'a model in this process: a server tells no whole distributions')
+}
+
+type Student = Pick<ConversationCohort, 'tokenizer' | 'context'>
+
+const SERVER = /^(vllm|sglang):(https?:.*)$/
+
+async function openModel(subject: string, folder: string, { tokenizer, context }: Student): Promise<PackedTransformer> {
   const { model, weights, tokenizer: own } = await loadLanguageModel(folder)
   checkTokens(subject, folder, own, tokenizer)
   if (model.shape.contextLength < context) {
@@ -57,7 +65,11 @@ async function localTeacher(
     packed: packedPlan(model, microBatchRows(context), context),
   })
   columns.weights.set(weights)
-  const packed = new PackedTransformer(model, columns.weights, columns.packed, kernels)
+  return new PackedTransformer(model, columns.weights, columns.packed, kernels)
+}
+
+async function localTeacher(subject: string, folder: string, student: Student): Promise<Teacher> {
+  const packed = await openModel(subject, folder, student)
   return {
     async evaluate({ token, spans, parts, candidates }, temperature, logprob) {
       for (let part = 0; part + 1 < parts.length; part++) {
