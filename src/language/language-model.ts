@@ -82,6 +82,10 @@ const settings = {
   loraTargets: strings([], 'projections with adapters, like q_proj,v_proj; empty: all'),
   loraLayers: integer(0, 'layers with adapters, counted from the last one; 0: all', { min: 0 }),
   loraStabilized: boolean(false, 'scale the adapters by alpha / √rank (rsLoRA), for high ranks'),
+  loraMagnitude: boolean(
+    false,
+    'also train the magnitude of each row of the adapted weights, apart from its direction (DoRA)',
+  ),
   adapter: text('', "folder with an adapter in PEFT's format to continue from"),
   trainable: strings(
     [],
@@ -130,6 +134,7 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
       'trainable',
       'loraLayers',
       'loraStabilized',
+      'loraMagnitude',
       'checkpointing',
       'cacheBits',
       'embeddingBits',
@@ -218,6 +223,7 @@ async function adapt(
   model: TransformerModel,
 ): Promise<{ readonly model: LoraModel; readWeights(): Promise<Float32Array | null> } | null> {
   const { adapter, loraRank: rank, loraAlpha, loraDropout: dropout, loraTargets, loraLayers, loraStabilized } = given
+  const { loraMagnitude } = given
   if (adapter !== '') {
     const opened = await openLora(adapter, model)
     const has = opened.model.settings.rank
@@ -227,7 +233,14 @@ async function adapt(
     return opened
   }
   if (rank === 0) {
-    const others = { loraAlpha, loraDropout: dropout, loraTargets: loraTargets.length, loraLayers, loraStabilized }
+    const others = {
+      loraAlpha,
+      loraDropout: dropout,
+      loraTargets: loraTargets.length,
+      loraLayers,
+      loraStabilized,
+      loraMagnitude,
+    }
     const [asked] = Object.entries(others).find(([, value]) => Number(value) !== 0) ?? [null]
     if (asked === null) return null
     throw new InputError('languageModel.loraRank', `0, with ${asked}`, 'a whole number ≥ 1 if there are adapters')
@@ -238,7 +251,11 @@ async function adapt(
     throw new InputError('languageModel.loraLayers', String(loraLayers), `at most ${numLayers}, the model's layers`)
   }
   const last = Array.from({ length: loraLayers }, (_, i) => numLayers - loraLayers + i)
-  const more = { ...(loraLayers > 0 && { layers: last }), ...(loraStabilized && { rankStabilized: true }) }
+  const more = {
+    ...(loraLayers > 0 && { layers: last }),
+    ...(loraStabilized && { rankStabilized: true }),
+    ...(loraMagnitude && { magnitude: true }),
+  }
   return {
     model: lora(model, { rank, alpha: loraAlpha || 2 * rank, dropout, ...targets, ...more }),
     readWeights: async () => null,

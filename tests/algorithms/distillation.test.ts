@@ -15,7 +15,7 @@ import { updateOf } from '../support/updates.ts'
 // Recorded by tests/golden/record_parts.py, which says how.
 const folder = new URL('../golden/parts', import.meta.url).pathname
 const { tensors } = await readSafetensors(`${folder}/distillation.safetensors`)
-const take = (name: string) => tensorValues(tensors.get(name)!)
+const take = (name: string) => tensorValues(tensors.get(name)!) as Float32Array | Int32Array
 const [student, teacher] = [await loadTransformer(`${folder}/student`), await loadTransformer(`${folder}/teacher`)]
 const optimizer = { optimizer: 'sgd', momentum: 0, weightDecay: 0 } as const
 
@@ -35,7 +35,7 @@ function learn(build: KernelBuild, rows: number) {
   const offsets = [0]
   for (const length of take('lengths')) offsets.push(offsets.at(-1)! + length)
   const batch = packBatch(
-    { ...spansOf(offsets), token: take('tokens') as Int32Array, lossMask: Uint8Array.from(take('mask')) },
+    { ...spansOf(offsets), token: Int32Array.from(take('tokens')), lossMask: Uint8Array.from(take('mask')) },
     rows,
   )
   const update = updateOf(batch)

@@ -55,11 +55,12 @@ beforeEach((context) => {
 })
 
 describe('PEFT', () => {
-  test.each(['llama', 'qwen2', 'qwen3', 'llama in its last layer, rank-stabilized'])(
+  test.each(['llama', 'qwen2', 'qwen3', 'llama in its last layer, rank-stabilized', 'qwen2 with magnitudes'])(
     'loads our adapter of a %s, and we load its own: the same logits',
     async (name) => {
-      const [family, isPart] = [name.split(' ')[0]!, name.includes(' ')]
-      const some = isPart ? { layers: [1], rankStabilized: true } : {}
+      const [family, isPart] = [name.split(' ')[0]!, name.includes('layer')]
+      const hasMagnitude = name.includes('magnitudes')
+      const some = isPart ? { layers: [1], rankStabilized: true } : hasMagnitude ? { magnitude: true } : {}
       const size = { vocab_size: 40, hidden_size: 16, num_hidden_layers: 2, intermediate_size: 24 }
       const heads = { num_attention_heads: 4, num_key_value_heads: 2, head_dim: 4, max_position_embeddings: 64 }
       const others = { rms_norm_eps: 1e-6, rope_theta: 5e4, initializer_range: 0.3, tie_word_embeddings: true }
@@ -90,7 +91,9 @@ describe('PEFT', () => {
         JSON.stringify(tokens),
         own,
         answer,
-        JSON.stringify(isPart ? { use_rslora: true, layers_to_transform: [1] } : {}),
+        JSON.stringify(
+          isPart ? { use_rslora: true, layers_to_transform: [1] } : hasMagnitude ? { use_dora: true } : {},
+        ),
       ])
       expect(code, stderr).toBe(0)
       const logits = JSON.parse(await readFile(answer, 'utf8'))

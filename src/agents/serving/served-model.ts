@@ -8,6 +8,7 @@ import { localEnginePlan } from '../../engines/local/local-columns.ts'
 import { defineTextEnvironment, type TextEnvironmentDefinition } from '../../environments/text.ts'
 import type { LanguageModelDefinition } from '../../language/language-model.ts'
 import type { Tokenizer } from '../../language/tokenizers/tokenizer.ts'
+import { startAdapter } from '../../language/transformer/dora.ts'
 import { takeColumns } from '../../language/transformer/memory.ts'
 import {
   type BaseWeights,
@@ -113,7 +114,9 @@ export async function openModel(options: ServedModelOptions, plan: NonNullable<E
   else begins.fill(rowTaker(model, weights))
   if (options.weights !== undefined) setWeights(weights, model, options.weights)
   if (lora !== null)
-    takeAdapter(columns.adapter, options.adapter ?? begins.adapter, () => lora.initialize(columns.adapter, random, 0))
+    takeAdapter(columns.adapter, options.adapter ?? begins.adapter, () =>
+      startAdapter(lora, columns.adapter, random, 0, weights),
+    )
   else if ((options.adapter ?? null) !== null) throw new InputError('adapter', 'one', 'none, as the policy has')
   const adapter = lora === null ? null : { lora, weights: columns.adapter, random }
   const engineContext: EngineContext = {

@@ -36,6 +36,7 @@ export function checkDeviceModel(model: TransformerModel, lora: LoraModel | null
     [`cacheBits=${cacheBits}`, cacheBits !== 32],
     ['frozen parameters (trainable=)', parameters.some((each) => each.isFrozen === true)],
     ['loraDropout', (lora?.settings.dropout ?? 0) !== 0],
+    ['loraMagnitude', lora?.settings.magnitude === true],
   ]
   const refused = parts.find(([, isThere]) => isThere)
   if (refused === undefined) return

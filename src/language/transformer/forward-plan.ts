@@ -2,7 +2,7 @@
 import { column, type Plan } from '../../components/column.ts'
 import { attentionScratch, INPUT_BLOCK, MATMUL_SCRATCH, RESTORED_COLUMNS } from '../../kernels/bind.ts'
 import type { Experts, TransformerShape } from './config.ts'
-import type { LoraModel } from './lora.ts'
+import { type LoraModel, MAGNITUDE } from './lora.ts'
 import type { TransformerModel, WeightBits } from './model.ts'
 import { VOCABULARY_CHUNK } from './parameters.ts'
 
@@ -62,6 +62,11 @@ export function forwardPlan(
   const feedForwardWidth = widestFed(shape)
   const each = (elements: number) => column('f32', rows, elements)
   const widest = Math.max(width, numHeads * headWidth, feedForwardWidth)
+  const hasMagnitude = lora?.settings.magnitude === true
+  const magnitudes = (lora?.parameters ?? []).reduce(
+    (sum, { name, shape }) => sum + (name.endsWith(MAGNITUDE) ? shape[0]! : 0),
+    0,
+  )
   const numLayers = kept === 'all' ? shape.numLayers : 1
   const numInputs = kept === 'inputs' ? shape.numLayers - 1 : 0
   const inputBlocks = weightBits < 16 && quantizesActivations ? Math.ceil(widest / INPUT_BLOCK) : 0
@@ -76,8 +81,8 @@ export function forwardPlan(
     /** A layer's normed input, and its feed-forward activation. */
     normed: each(width),
     activated: each(feedForwardWidth),
-    /** Output of attention or a feed-forward layer, if experts are added up, or a bias, a norm or a scale follows. */
-    branch: each(hasBranch(shape) ? width : 0),
+    /** Output of attention or a feed-forward layer, if experts are added up, or a bias, a norm, a scale or magnitudes follow. */
+    branch: each(hasBranch(shape) || hasMagnitude ? width : 0),
     ...mixturePlan(shape, rows),
     /** A norm's weights plus the offset. Empty without one. */
     shifted: column('f32', shape.normOffset === 0 ? 0 : Math.max(width, Math.max(numHeads, numKeyHeads) * headWidth)),
@@ -93,14 +98,21 @@ export function forwardPlan(
     /** Workspace of the matrix products. */
     scratch: column('f32', MATMUL_SCRATCH),
     none: column('f32', 0),
-    /** A matrix's weights in f32, if they are kept in fewer bits: all of a projection's where gradients pass through it. */
-    dequantized: column('f32', weightBits < 32 ? restoredWeights(shape, kept) : 0),
+    /** A matrix's weights in f32, if they are kept in fewer bits or their rows' norms are needed: all where gradients pass through or for norms. */
+    dequantized: column(
+      'f32',
+      weightBits < 32 || hasMagnitude ? restoredWeights(shape, hasMagnitude ? 'all' : kept) : 0,
+    ),
     /** A projection's inputs in 8 bits, and the scale of each block. */
     input: column('u8', rows, inputBlocks * INPUT_BLOCK),
     inputScale: each(inputBlocks),
     /** A of an adapter times a projection's input, rows × rank, and that input after dropout. */
     low: each(lora?.settings.rank ?? 0),
     dropped: each(lora && lora.settings.dropout > 0 ? widest : 0),
+    /** Of an adapter with magnitudes: 1 / norm of each adapted row, the A and B of which it is, and outputs before the magnitudes. */
+    inverseNorm: column('f32', magnitudes),
+    normedWeights: column('f32', hasMagnitude ? lora.numParameters : 0),
+    unscaled: each(hasMagnitude && kept !== 'one' ? widest : 0),
     words: column('u32', 4),
     /** For each row: the index of its sequence in the batch. */
     sequence: column('u32', rows),

@@ -4,11 +4,12 @@
  * kernel mixes rows, so a token gets the same bits in all three: log-probabilities recorded while sampling equal those
  * of a later evaluation bit for bit.
  */
-import { assert, InputError, show } from '../../base/errors.ts'
+import { assert } from '../../base/errors.ts'
 import { Stream } from '../../base/random.ts'
 import type { Columns } from '../../components/column.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
-import type { TransformerShape } from './config.ts'
+import { Magnitudes } from './dora.ts'
+import { addElements, checkToken, contextOf, copyElements } from './elements.ts'
 import type { forwardPlan } from './forward-plan.ts'
 import type { LoraAdapter } from './lora.ts'
 import { gather, multiply, restore } from './matrices.ts'
@@ -70,6 +71,8 @@ export class Forward {
   readonly weights: TransformerWeights
   readonly layers: readonly LayerColumns[]
   readonly adapter: LoraAdapter | null
+  /** Null without them. */
+  readonly magnitudes: Magnitudes | null
   readonly normalize: Normalize
   readonly normalizeBackward: NormalizeBackward
   /** Multiplies elements by a factor in the model's shape. */
@@ -143,6 +146,8 @@ export class Forward {
         kernels.rmsNormBackward(dx, into.weight, dy, x, shift(weight, width), inverseRms, count, width, accumulate)
     }
     const scale = adapter?.lora.scale ?? 1
+    this.magnitudes =
+      adapter?.lora.settings.magnitude === true ? new Magnitudes(this, scale, this.weights.layers) : null
     this.scaleLow = (low, length) => kernels.scaleElements(low, scale, length)
     const { token, position, each } = columns
     for (let i = 0; i < each.length; i++) each[i] = i
@@ -166,6 +171,7 @@ export class Forward {
    */
   run(count: number, caches?: readonly KeyValueCache[], cacheRow?: Int32Array): void {
     const { columns, kernels, model, layers } = this
+    this.magnitudes?.refresh()
     const { numLayers, width } = model.shape
     const { top, topInverseRms, hidden, normed } = columns
     gather(kernels, layers[0]!.x, this.weights.embedding, this.#tokenRows, count)
@@ -387,6 +393,23 @@ export class Forward {
 
   /** The same, plus what an adapter adds. */
   project(y: Float32Array, x: Float32Array, projection: Projection, count: number, accumulate = false): void {
+    if (projection.magnitude.length === 0) {
+      this.#addLow(y, x, projection, count, accumulate)
+      return
+    }
+    assert(!accumulate, 'a projection with magnitudes is added')
+    this.#addLow(y, x, this.magnitudes!.unbiased(projection), count, false)
+    this.magnitudes!.apply(y, projection, count)
+  }
+
+  /** Turns dy into the gradient by a projection's output before the magnitudes, and adds that by the magnitudes to `into`. */
+  backwardMagnitude(into: Projection, dy: Float32Array, x: Float32Array, projection: Projection, count: number): void {
+    const { unscaled } = this.columns
+    this.#addLow(unscaled, x, this.magnitudes!.unbiased(projection), count, false)
+    this.magnitudes!.backward(into.magnitude, dy, unscaled, projection, count)
+  }
+
+  #addLow(y: Float32Array, x: Float32Array, projection: Projection, count: number, accumulate: boolean): void {
     const { kernels } = this
     const { none, scratch } = this.columns
     const { numOutputs, b } = projection
@@ -459,33 +482,4 @@ export class Forward {
   check(token: number, position: number): void {
     checkToken(this.model.shape, this.context, token, position)
   }
-}
-
-/** @throws InputError for a token outside the vocabulary, and for a position beyond the context. */
-export function checkToken(
-  { vocabularySize }: TransformerShape,
-  context: number,
-  token: number,
-  position: number,
-): void {
-  if (!(Number.isInteger(token) && token >= 0 && token < vocabularySize)) {
-    const expected = `a whole number from 0 to ${vocabularySize - 1}, the vocabulary's last`
-    throw new InputError('token', show(token), expected)
-  }
-  if (!(position >= 0 && position < context))
-    throw new InputError('sequence', `a token at position ${position}`, `${context} tokens at most`)
-}
-
-/** Positions that columns were planned for. */
-export function contextOf({ cosine }: Pick<ForwardColumns, 'cosine'>, { rotaryWidth }: TransformerShape): number {
-  return cosine.length / (rotaryWidth / 2 || 1)
-}
-
-/** Copies element by element: `set` would allocate a view for each layer of each pass. */
-export function copyElements(to: Float32Array, from: Float32Array, count: number): void {
-  for (let i = 0; i < count; i++) to[i] = from[i]!
-}
-
-export function addElements(to: Float32Array, from: Float32Array, count: number): void {
-  for (let i = 0; i < count; i++) to[i] = to[i]! + from[i]!
 }

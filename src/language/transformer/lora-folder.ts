@@ -16,7 +16,6 @@ const PREFIX = 'base_model.model.'
 const PLAIN = {
   bias: 'none',
   fan_in_fan_out: false,
-  use_dora: false,
   use_qalora: false,
   lora_bias: false,
   modules_to_save: null,
@@ -40,7 +39,7 @@ export async function saveLora(
   baseModel: string | null = null,
 ): Promise<void> {
   checkWeights(model, weights)
-  const { rank, alpha, dropout, targets, layers = null, rankStabilized = false } = model.settings
+  const { rank, alpha, dropout, targets, layers = null, rankStabilized = false, magnitude = false } = model.settings
   const views = viewParameters(model.parameters, weights)
   const tensorsOf = (ofCritic: boolean, prefix: string) =>
     model.parameters.flatMap((parameter, index) =>
@@ -58,7 +57,7 @@ export async function saveLora(
     lora_alpha: alpha,
     lora_dropout: dropout,
     target_modules: targets,
-    ...{ bias: 'none', fan_in_fan_out: false, use_rslora: rankStabilized, use_dora: false, modules_to_save: null },
+    ...{ bias: 'none', fan_in_fan_out: false, use_rslora: rankStabilized, use_dora: magnitude, modules_to_save: null },
     layers_to_transform: layers,
     ...{ init_lora_weights: true, inference_mode: true, rank_pattern: {}, alpha_pattern: {} },
   }
@@ -67,7 +66,7 @@ export async function saveLora(
 
 /**
  * Opens an adapter's folder for a model and reads its configuration only.
- * @throws InputError for an adapter of another kind (DoRA, with patterns), or with
+ * @throws InputError for an adapter of another kind (with patterns, trained modules or biases), or with
  * settings that `lora` refuses.
  */
 export async function openLora(
@@ -96,6 +95,7 @@ export async function openLora(
     ...{ rank: r as number, alpha: alpha as number, dropout: dropout as number, targets: targets as ProjectionName[] },
     ...(layers !== undefined && layers.length > 0 && { layers: layers as number[] }),
     rankStabilized: rankStabilized === true,
+    magnitude: config.use_dora === true,
   }
   const model = lora(base, settings)
   return { model, readWeights: () => readLoraWeights(folder, model) }
@@ -140,7 +140,7 @@ export async function loadLoraWeights(folder: string, own: LoraModel): Promise<F
 }
 
 /** The settings that two adapters must share for one to take the other's weights. */
-function describe({ settings: { rank, alpha, targets, layers, rankStabilized } }: LoraModel): string {
+function describe({ settings: { rank, alpha, targets, layers, rankStabilized, magnitude } }: LoraModel): string {
   const some = layers === undefined ? '' : `, layers ${layers.join(', ')}`
-  return `rank ${rank}, alpha ${alpha}, targets ${targets.join(', ')}${some}${rankStabilized ? ', rank-stabilized' : ''}`
+  return `rank ${rank}, alpha ${alpha}, targets ${targets.join(', ')}${some}${rankStabilized ? ', rank-stabilized' : ''}${magnitude ? ', with magnitudes' : ''}`
 }

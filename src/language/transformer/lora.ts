@@ -1,7 +1,7 @@
 /**
  * Low-rank adapters (LoRA, Hu et al. 2021). The model's weights are frozen, and (alpha / rank) · B A x is added to the
  * chosen projections. A, B and the value head, if there is one, are trained; they lie in one flat block, by PEFT's
- * names and shapes. Sampling and training compute the same products, so both give a token the same bits. `mergeLora`
+ * names and shapes. With magnitudes the length of each row is trained apart from its direction (`dora.ts`). Sampling and training compute the same products, so both give a token the same bits. `mergeLora`
  * adds the products to the weights for other software.
  */
 import { checkGiven, InputError, show, unknownWord } from '../../base/errors.ts'
@@ -25,7 +25,12 @@ export interface LoraSettings {
   readonly layers?: readonly number[]
   /** Scales the products by alpha / √rank instead (rsLoRA, arXiv 2312.03732), so that high ranks learn as fast as low ones. */
   readonly rankStabilized?: boolean
+  /** Trains the magnitude of each row of an adapted projection apart from its direction (DoRA, arXiv 2402.09353). */
+  readonly magnitude?: boolean
 }
+
+/** The end of the names of magnitudes, as in PEFT's files. */
+export const MAGNITUDE = '.lora_magnitude_vector'
 
 /** An adapter before it has memory. */
 export interface LoraModel {
@@ -36,7 +41,7 @@ export interface LoraModel {
   /** Number of trained weights: A and B of each adapted projection, and the value head. */
   readonly numParameters: number
   readonly parameters: readonly Parameter[]
-  /** Starting weights, keyed by the seed and `key`: A uniform in ±1 / √inputs, as in PEFT; B and the value head 0. */
+  /** Starting weights, keyed by the seed and `key`: A uniform in ±1 / √inputs, as in PEFT; others 0. `startAdapter` sets magnitudes. */
   initialize(weights: Float32Array, random: Random, key: number): void
 }
 
@@ -57,7 +62,7 @@ export interface LoraAdapter {
 export function lora(base: TransformerModel, given: Partial<LoraSettings> & { readonly rank: number }): LoraModel {
   checkGiven('base of lora', base, ['config', 'parameters'])
   checkGiven('options of lora', given, ['rank'])
-  const { rank, alpha = 2 * rank, dropout = 0, targets, layers, rankStabilized = false } = given
+  const { rank, alpha = 2 * rank, dropout = 0, targets, layers, rankStabilized = false, magnitude = false } = given
   const all = projectionsOf(base.shape)
   const chosen = targets ?? all
   for (const target of chosen) if (!all.includes(target)) throw unknownWord('targets', String(target), all)
@@ -82,6 +87,7 @@ export function lora(base: TransformerModel, given: Partial<LoraSettings> & { re
     rank,
     ordered,
     layers ?? Array.from({ length: numLayers }, (_, index) => index),
+    magnitude,
   )
   const last = parameters.at(-1)!
   return {
@@ -90,6 +96,7 @@ export function lora(base: TransformerModel, given: Partial<LoraSettings> & { re
       ...{ rank, alpha, dropout, targets: ordered },
       ...(layers !== undefined && { layers }),
       ...(rankStabilized && { rankStabilized }),
+      ...(magnitude && { magnitude }),
     },
     scale: alpha / (rankStabilized ? Math.sqrt(rank) : rank),
     numParameters: last.offset + sizeOf(last),
@@ -113,6 +120,7 @@ function listParameters(
   rank: number,
   targets: readonly ProjectionName[],
   layers: readonly number[],
+  hasMagnitude: boolean,
 ): Parameter[] {
   const parameters: Parameter[] = []
   let offset = 0
@@ -126,6 +134,7 @@ function listParameters(
       const module = `model.layers.${index}.${PROJECTIONS[target]}`
       add(`${module}.lora_A.weight`, rank, numInputs)
       add(`${module}.lora_B.weight`, numOutputs, rank)
+      if (hasMagnitude) add(`${module}${MAGNITUDE}`, numOutputs)
     }
   }
   if (base.hasValueHead) {
@@ -136,7 +145,7 @@ function listParameters(
 }
 
 /**
- * Adds scale · B A to the adapted weights and copies the trained value head, if there is one. Sums are in f64 and
+ * Adds scale · B A to the adapted weights, gives their rows the adapter's magnitudes if it has them, and copies the trained value head, if there is one. Sums are in f64 and
  * rounded once.
  * @throws InputError for weights that are of another length or not finite.
  */
@@ -150,12 +159,18 @@ export function mergeLora(weights: Float32Array, model: LoraModel, adapter: Floa
 /**
  * Subtracts what `mergeLora` added. The weights differ from the original by a rounding or two: 2⁻²³ of the largest
  * number in the sum. A value head stays.
- * @throws InputError as `mergeLora` does.
+ * @throws InputError as `mergeLora` does, and for an adapter with magnitudes, whose merged rows do not tell the norms of before.
  */
 export function unmergeLora(weights: Float32Array, model: LoraModel, adapter: Float32Array): void {
   checkGiven('weights of unmergeLora', weights, 'a list')
   checkGiven('model of unmergeLora', model, ['base', 'settings', 'scale', 'numParameters'])
   checkGiven('adapter of unmergeLora', adapter, 'a list')
+  if (model.settings.magnitude === true)
+    throw new InputError(
+      'model of unmergeLora',
+      'an adapter with magnitudes',
+      "the model's weights from before the merge",
+    )
   addProducts(weights, model, adapter, -model.scale)
 }
 
@@ -174,13 +189,19 @@ function addProducts(weights: Float32Array, model: LoraModel, adapter: Float32Ar
     const b = adapter.subarray(parameters[index + 1]!.offset)
     const [rank, numInputs] = parameter.shape as [number, number]
     const [numOutputs] = parameters[index + 1]!.shape as [number]
+    const magnitude = model.settings.magnitude === true ? adapter.subarray(parameters[index + 2]!.offset) : null
+    const whole = new Float64Array(numInputs)
     for (let row = 0; row < numOutputs; row++) {
+      const at = into + row * numInputs
+      let squares = 0
       for (let k = 0; k < numInputs; k++) {
         let sum = 0
         for (let r = 0; r < rank; r++) sum += b[row * rank + r]! * view[r * numInputs + k]!
-        const at = into + row * numInputs + k
-        weights[at] = weights[at]! + scale * sum
+        whole[k] = weights[at + k]! + scale * sum
+        squares += whole[k]! * whole[k]!
       }
+      const gain = magnitude === null ? 1 : magnitude[row]! / Math.sqrt(squares)
+      for (let k = 0; k < numInputs; k++) weights[at + k] = gain * whole[k]!
     }
   })
 }

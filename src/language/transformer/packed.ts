@@ -9,7 +9,8 @@ import { InputError } from '../../base/errors.ts'
 import type { TokenSpans, TurnChanges } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { Evaluated, Parameter, ParameterViews } from '../../policies/policy.ts'
-import { addElements, copyElements, Forward } from './forward.ts'
+import { addElements, copyElements } from './elements.ts'
+import { Forward } from './forward.ts'
 import type { LoraAdapter } from './lora.ts'
 import { mixBackward } from './mixture.ts'
 import type { TransformerModel, WeightBits } from './model.ts'
@@ -435,6 +436,7 @@ export class PackedTransformer {
     const { dLow } = this.#columns
     const { numOutputs, numInputs, place, a, b } = projection
     const rank = a.length / numInputs
+    if (projection.magnitude.length > 0) forward.backwardMagnitude(into, dy, x, projection, count)
     if (into.weight.length > 0) this.#backwardWeights(into.weight, dy, x, count, numOutputs, numInputs, into.bias)
     if (rank > 0) {
       const { low, left } = forward.projectLow(x, projection, count)

@@ -24,6 +24,8 @@ export interface Projection extends Dense {
   /** A (rank × numInputs) and B (numOutputs × rank). */
   readonly a: Float32Array
   readonly b: Float32Array
+  /** The magnitude of each output's weights; empty if they are not apart. */
+  readonly magnitude: Float32Array
 }
 
 /** A norm's weight, and its bias if it has one. */
@@ -196,6 +198,7 @@ export function nameParameters(
           bias: take(`${module}.bias`),
           a: take(`${module}.lora_A.weight`),
           b: take(`${module}.lora_B.weight`),
+          magnitude: take(`${module}.lora_magnitude_vector`),
         }
       }
       const expertAt = (place: string, width: number): ExpertWeights => {

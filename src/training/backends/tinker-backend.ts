@@ -103,6 +103,10 @@ class TinkerWork implements BackendWork {
     if (adapter === null) {
       throw new InputError(this.#subject, 'a whole model', 'an adapter to train (languageModel.loraRank)')
     }
+    if (adapter.lora.settings.magnitude === true) {
+      const expected = 'an adapter without magnitudes (languageModel.loraMagnitude false)'
+      throw new InputError(this.#subject, 'loraMagnitude true', expected)
+    }
     if (adapter.lora.settings.dropout > 0) {
       const { dropout } = adapter.lora.settings
       const expected = 'an adapter without dropout (languageModel.loraDropout 0)'

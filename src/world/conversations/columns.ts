@@ -5,6 +5,7 @@ import type { Columns } from '../../components/column.ts'
 import { localEngine } from '../../engines/local/local.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { StopStrings } from '../../language/tokenizers/stop-strings.ts'
+import { startAdapter } from '../../language/transformer/dora.ts'
 import { type QuantizedColumns, rowTaker, startWeights } from '../../language/transformer/quantized.ts'
 import { checkSampling } from '../../language/transformer/sampling.ts'
 import { Trajectories } from '../../tables/trajectories/trajectories.ts'
@@ -32,7 +33,7 @@ export function createConversations(
   else fill(rowTaker(model, quantized ?? columns.weights))
   const adapter = opened.adapter === null ? null : { lora: opened.adapter, weights: columns.adapter, random }
   if (adapterWeights !== null) columns.adapter.set(adapterWeights)
-  else adapter?.lora.initialize(columns.adapter, random, key)
+  else if (adapter !== null) startAdapter(adapter.lora, columns.adapter, random, key, quantized ?? columns.weights)
   const { stopStrings = [], maxTokens = environment.maxTokens, groupSize = 1, explore = true } = options
   const { rewardReduction = 'last', engine: definition = localEngine } = options
   const sampling = checkSampling(options.sampling ?? {})

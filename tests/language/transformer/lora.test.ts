@@ -324,7 +324,7 @@ describe('a folder with an adapter', () => {
     const config = JSON.parse(await readFile(path, 'utf8'))
     for (const [change, message] of [
       [{ peft_type: 'IA3' }, 'peft_type: got "IA3", expected "LORA"'],
-      [{ use_dora: true }, 'use_dora: got true, expected false'],
+      [{ use_dora: true }, 'lora_magnitude_vector, expected'],
       [{ layers_to_transform: 'all' }, 'layers_to_transform: got "all", expected a list of layers'],
       [{ layers_to_transform: [5] }, 'layers: got [5], expected some of 0 to 1, in ascending order'],
       [{ bias: 'all' }, 'bias: got "all"'],
