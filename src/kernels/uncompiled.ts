@@ -21,6 +21,7 @@ export { cappedBackward, cappedForward, cappedOfHalves } from './transformer/att
 export { maskVocabulary, restrictVocabulary, selectCandidates } from './transformer/candidates.ts'
 export { changeVocabulary } from './transformer/changes.ts'
 export {
+  addLoad,
   addShares,
   addSharesBackward,
   chooseExperts,

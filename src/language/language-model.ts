@@ -114,6 +114,11 @@ const settings = {
     [32, 16],
     'bits of the cached keys and values; 16: bf16, which halves the cache; training rounds them too',
   ),
+  routerLoss: number(
+    0,
+    "weight of a loss that balances the load of a model's experts in training, like 0.001; it is part of the loss that is told; 0: none",
+    { min: 0 },
+  ),
   device: learnsOn,
   templateArguments: strings(
     [],
@@ -130,6 +135,7 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
     module: import.meta.url,
     settings,
     newer: [
+      'routerLoss',
       'initialize',
       'trainable',
       'loraLayers',
@@ -146,15 +152,23 @@ export const languageModel: Factory<typeof settings, LanguageModelDefinition> = 
       if (parameters.initialize) checkInitialize(parameters)
       const { openWeights, ...bare } =
         parameters.folder === '' ? create(parameters, environment) : await openFolder(parameters)
-      const { quantizeActivations, checkpointing, cacheBits, device } = parameters
+      const { quantizeActivations, checkpointing, cacheBits, routerLoss, device } = parameters
       const ways = {
         embeddingBits: embeddingBitsOf(parameters),
         quantizesActivations: quantizeActivations,
         recomputesActivations: checkpointing,
         cacheBits,
+        routerLoss,
         device,
       }
       const opened = { ...bare, model: { ...freeze(bare.model, parameters), ...ways } }
+      if (routerLoss > 0 && opened.model.shape.experts === null) {
+        throw new InputError(
+          'languageModel.routerLoss',
+          `${routerLoss}, of a model without experts`,
+          '0, or a model with experts',
+        )
+      }
       const adapter = await adapt(parameters, opened.model)
       if (quantizeActivations && parameters.quantize > 8) {
         const got = parameters.quantize === 16 ? 'true, with quantize=16' : 'true, without quantize'

@@ -38,7 +38,18 @@ test.each([true, false])('the gradient by logits is that of finite differences (
   }
   const [share, chosen, probability] = [new Float32Array(2), new Int32Array(2), Float32Array.from(given)]
   chooseExperts(share, chosen, probability, 1, 5, 2, normalized)
-  chooseExpertsBackward(probability, Float32Array.from(toward), share, chosen, 1, 5, 2, normalized)
+  chooseExpertsBackward(
+    probability,
+    Float32Array.from(toward),
+    share,
+    chosen,
+    new Float32Array(0),
+    new Int32Array(1),
+    1,
+    5,
+    2,
+    normalized,
+  )
   given.forEach((_, index) => {
     expect(probability[index]).toBeCloseTo((at(index, 0.01) - at(index, -0.01)) / 0.02, 4)
   })

@@ -34,6 +34,7 @@ describe('binding', () => {
           'activationBackward',
           'activationForward',
           'addActionNoise',
+          'addLoad',
           'addShares',
           'addSharesBackward',
           'beginEpisodes',

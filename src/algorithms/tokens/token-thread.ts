@@ -239,6 +239,7 @@ export class TokenThread {
     const { batch, taken } = work
     const { parts } = batch
     this.#partLoss = lossOf
+    this.#policy.batchRows = rowsOf(batch)
     if (this.#turns !== null) {
       this.#differentiateInTurns(work, this.#turns, step)
       return
@@ -333,8 +334,17 @@ export function partLossOf(
       tokensToRows(derivatives.dValue, dValue, spans, from, to)
     }
     for (let i = 0; i < PolicySum.length; i++) sums[part * SUMS + i] = policySums[i]!
+    const lossAt = part * SUMS + PolicySum.loss
+    sums[lossAt] = sums[lossAt]! + (evaluated.balance?.[0] ?? 0)
     for (let i = 0; i < TokenSum.length; i++) sums[part * SUMS + PolicySum.length + i] = valueSums[i]!
   }
+}
+
+/** Rows of a batch: its sequences' tokens but the last of each. */
+function rowsOf({ parts, spans: { begin, end } }: PackedBatch): number {
+  let rows = 0
+  for (let i = parts[0]!; i < parts.at(-1)!; i++) rows += end[i]! - begin[i]! - 1
+  return rows
 }
 
 /** The next slot or micro-batch that no thread has taken. */

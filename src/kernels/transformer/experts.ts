@@ -127,20 +127,28 @@ export function addSharesBackward(
   }
 }
 
-/** Backpropagates `chooseExperts`: turns `probability` into the gradient by the logits. The choice itself has no gradient. */
+/**
+ * Backpropagates `chooseExperts`: turns `probability` into the gradient by the logits. The choice itself has no gradient. `pull` has
+ * further derivatives by the probabilities, alike for all rows of a sequence, which has them at its first row (numExperts each); empty:
+ * none. `first` is each row's.
+ */
 export function chooseExpertsBackward(
   probability: Float32Array,
   dShare: Float32Array,
   share: Float32Array,
   chosen: Int32Array,
+  pull: Float32Array,
+  first: Int32Array,
   count: number,
   numExperts: number,
   numChosen: number,
   normalized: boolean,
 ): void {
+  const hasPull = pull.length > 0
   for (let row = 0; row < count; row++) {
     const from = row * numExperts
     const at = row * numChosen
+    const pulledFrom = hasPull ? first[row]! * numExperts : 0
     let total = 1
     let mean = 0
     if (normalized) {
@@ -150,17 +158,43 @@ export function chooseExpertsBackward(
         mean += dShare[at + j]! * share[at + j]!
       }
     }
-    /** Σ p · dp over all experts; dp is 0 for those not chosen. */
+    /** Σ p · dp over all experts; without a pull, dp is 0 for those not chosen. */
     let weighted = 0
     for (let j = 0; j < numChosen; j++) {
       weighted += (probability[from + chosen[at + j]!]! * (dShare[at + j]! - mean)) / total
     }
+    if (hasPull) for (let e = 0; e < numExperts; e++) weighted += probability[from + e]! * pull[pulledFrom + e]!
     let next = 0
     for (let e = 0; e < numExperts; e++) {
       const isChosen = next < numChosen && chosen[at + next] === e
-      const dp = isChosen ? (dShare[at + next]! - mean) / total : 0
+      const byShare = isChosen ? (dShare[at + next]! - mean) / total : 0
+      const dp = hasPull ? byShare + pull[pulledFrom + e]! : byShare
       if (isChosen) next++
       probability[from + e] = probability[from + e]! * (dp - weighted)
+    }
+  }
+}
+
+/**
+ * Counts the choices of a layer by sequence, and sums its probabilities: both have numExperts numbers at each sequence's first row, and
+ * zeros before the first layer. `first` is each row's.
+ */
+export function addLoad(
+  load: Float32Array,
+  routed: Float32Array,
+  chosen: Int32Array,
+  probability: Float32Array,
+  first: Int32Array,
+  count: number,
+  numExperts: number,
+  numChosen: number,
+): void {
+  for (let row = 0; row < count; row++) {
+    const at = first[row]! * numExperts
+    for (let e = 0; e < numExperts; e++) routed[at + e] = routed[at + e]! + probability[row * numExperts + e]!
+    for (let j = 0; j < numChosen; j++) {
+      const to = at + chosen[row * numChosen + j]!
+      load[to] = load[to]! + 1
     }
   }
 }

@@ -84,6 +84,11 @@ export function forwardPlan(
     /** Output of attention or a feed-forward layer, if experts are added up, or a bias, a norm, a scale or magnitudes follow. */
     branch: each(hasBranch(shape) || hasMagnitude ? width : 0),
     ...mixturePlan(shape, rows),
+    /** Choices and probabilities of the routers, summed over layers, at each sequence's first row; only to balance them in training. */
+    load: each(model.routerLoss > 0 && kept !== 'one' ? (shape.experts?.count ?? 0) : 0),
+    routed: each(model.routerLoss > 0 && kept !== 'one' ? (shape.experts?.count ?? 0) : 0),
+    /** The loss that balances them. */
+    balance: column('f64', 1),
     /** A norm's weights plus the offset. Empty without one. */
     shifted: column('f32', shape.normOffset === 0 ? 0 : Math.max(width, Math.max(numHeads, numKeyHeads) * headWidth)),
     /** Cosine and sine of each position's angles: context × rotaryWidth / 2, or context zeros without RoPE. */

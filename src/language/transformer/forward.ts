@@ -13,7 +13,7 @@ import { addElements, checkToken, contextOf, copyElements } from './elements.ts'
 import type { forwardPlan } from './forward-plan.ts'
 import type { LoraAdapter } from './lora.ts'
 import { gather, multiply, restore } from './matrices.ts'
-import { mixForward } from './mixture.ts'
+import { addRouted, mixForward } from './mixture.ts'
 import type { TransformerModel } from './model.ts'
 import {
   type Dense,
@@ -71,7 +71,6 @@ export class Forward {
   readonly weights: TransformerWeights
   readonly layers: readonly LayerColumns[]
   readonly adapter: LoraAdapter | null
-  /** Null without them. */
   readonly magnitudes: Magnitudes | null
   readonly normalize: Normalize
   readonly normalizeBackward: NormalizeBackward
@@ -248,6 +247,7 @@ export class Forward {
     const { gate, up } = layer
     if (weights.mixture !== null) {
       mixForward(this, layer, weights.mixture, shape.normsAfter ? rawFed : columns.branch, fed, count)
+      if (next !== null) addRouted(this, layer, count)
       this.#join(next, middle, fedNorm, rawFed, fedInverseRms, count)
       return
     }

@@ -1,6 +1,14 @@
 /**
  * Mixtures of experts (Shazeer et al. 2017; Jiang et al. 2024): a router gives each row to a few of a layer's feed-forward layers, whose
  * outputs are added by its probabilities. A shared expert, if there is one, processes every row, with a weight of its own.
+ *
+ * A loss may balance the experts' loads in training (Fedus et al. 2021, equations 4 to 6): for a sequence, with E experts, the mean number
+ * f of choices of each by a row and the mean probability P of each, both over all layers with experts,
+ *
+ *     E · Σₑ fₑ Pₑ
+ *
+ * as transformers' `load_balancing_loss_func` has it for a batch of one. The loss is a mean over a batch's sequences by their rows, so it
+ * does not depend on how a batch is divided. f has no gradient.
  */
 import type { Columns } from '../../components/column.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
@@ -73,6 +81,43 @@ export function mixForward(
   }
 }
 
+/** Begins the sums of routers' choices and probabilities; nothing without a loss that balances them. */
+export function clearRouted({ columns: { load, routed }, model }: Forward, count: number): void {
+  if (load.length === 0) return
+  const length = count * model.shape.experts!.count
+  load.fill(0, 0, length)
+  routed.fill(0, 0, length)
+}
+
+/** Adds a layer's to them. */
+export function addRouted({ columns, model, kernels }: Forward, layer: LayerColumns, count: number): void {
+  const { load, routed, firstKey } = columns
+  if (load.length === 0) return
+  const { count: numExperts, chosen } = model.shape.experts!
+  kernels.addLoad(load, routed, layer.chosen, layer.probability, firstKey, count, numExperts, chosen)
+}
+
+/**
+ * Sets `balance`, the part of these rows in the loss that balances the experts of a batch of `batchRows` rows, and turns `load` into its
+ * derivatives by the probabilities.
+ */
+export function balanceLoads({ columns, model }: Forward, count: number, batchRows: number): void {
+  const { load, routed, firstKey, balance } = columns
+  balance[0] = 0
+  if (load.length === 0) return
+  const { count: numExperts, layers } = model.shape.experts!
+  const numMixed = layers.filter((isMixed) => isMixed).length
+  const scale = (model.routerLoss * numExperts) / (batchRows * numMixed)
+  for (let begin = 0, end = 0; begin < count; begin = end) {
+    while (end < count && firstKey[end] === begin) end++
+    for (let i = begin * numExperts; i < (begin + 1) * numExperts; i++) {
+      const pull = (scale * load[i]!) / (numMixed * (end - begin))
+      balance[0] = balance[0]! + pull * routed[i]!
+      load[i] = pull
+    }
+  }
+}
+
 /** Sets dx, the gradient by the mixture's input x, from dy, the gradient by its output, and adds those of its weights to `into`. */
 export function mixBackward(
   forward: Forward,
@@ -109,7 +154,9 @@ export function mixBackward(
     forward.backwardInput(expertOutput, up, expert.up, own, true)
     kernels.addShares(dx, expertOutput, ones, row, row, first, own, width)
   }
-  kernels.chooseExpertsBackward(probability, dShare, layer.share, layer.chosen, count, numExperts, chosen, normalized)
+  const { load, firstKey } = columns
+  const sizes = [count, numExperts, chosen, normalized] as const
+  kernels.chooseExpertsBackward(probability, dShare, layer.share, layer.chosen, load, firstKey, ...sizes)
   addGradient(forward, into.router, probability, x, count, numExperts, width)
   kernels.matmul(dx, probability, mixture.router, none, scratch, count, width, numExperts, false, false, true)
   if (mixture.shared === null) return

@@ -39,6 +39,8 @@ export interface TransformerModel {
   readonly cacheBits: CacheBits
   /** Bits of a weight of the embedding and the output head, in a model whose projections are quantized. */
   readonly embeddingBits: WeightBits
+  /** Weight of the loss that balances experts (`mixture.ts`) in training; 0: none. */
+  readonly routerLoss: number
   /** Starting weights, keyed by the seed and `key`: normal with deviation `initializer_range`; norms multiply by 1, biases are 0. */
   initialize(weights: Float32Array, random: Random, key: number): void
 }
@@ -48,6 +50,7 @@ export interface TransformerModel {
  * value head that begins at 0, for algorithms with a critic. `quantizeActivations` quantizes inputs to 8 bits where
  * weights have 8 or 4 bits. `checkpointing` keeps only the inputs of layers while gradients are computed (Chen et al. 2016). `cacheBits: 16` rounds keys and values to bf16.
  * `embeddingBits` are those of the embedding and the output head where the projections have fewer than 32.
+ * `routerLoss` weights a loss that balances experts in training.
  *
  * @throws InputError as `transformerShape` does.
  * @example transformer({ model_type: 'llama', vocab_size: 64, hidden_size: 128, num_hidden_layers: 4,
@@ -62,6 +65,7 @@ export function transformer(
     checkpointing = false,
     cacheBits = 32,
     embeddingBits = 32,
+    routerLoss = 0,
   }: {
     readonly subject?: string
     readonly valueHead?: boolean
@@ -69,6 +73,7 @@ export function transformer(
     readonly checkpointing?: boolean
     readonly cacheBits?: CacheBits
     readonly embeddingBits?: WeightBits
+    readonly routerLoss?: number
   } = {},
 ): TransformerModel {
   checkGiven('config of transformer', config, [])
@@ -90,6 +95,7 @@ export function transformer(
     device: 'none',
     cacheBits,
     embeddingBits,
+    routerLoss,
     initialize(weights, random, key) {
       parameters.forEach((parameter, index) => {
         const view = weights.subarray(parameter.offset, parameter.offset + sizeOf(parameter))

@@ -12,7 +12,7 @@ import type { Evaluated, Parameter, ParameterViews } from '../../policies/policy
 import { addElements, copyElements } from './elements.ts'
 import { Forward } from './forward.ts'
 import type { LoraAdapter } from './lora.ts'
-import { mixBackward } from './mixture.ts'
+import { balanceLoads, clearRouted, mixBackward } from './mixture.ts'
 import type { TransformerModel, WeightBits } from './model.ts'
 import type { PackedColumns } from './packed-plan.ts'
 import {
@@ -32,7 +32,10 @@ import { SOLE } from './stages.ts'
 export { type PackedColumns, packedPlan } from './packed-plan.ts'
 
 /** A transformer's outputs for packed rows, one number each, in nats. The value is empty without a critic. */
-export type TokensEvaluated = Evaluated
+export interface TokensEvaluated extends Evaluated {
+  /** The part of a differentiated pass in the loss that balances experts. */
+  readonly balance?: Float64Array
+}
 
 export interface TokenDerivatives {
   readonly dLogprob: Float32Array
@@ -77,6 +80,8 @@ export class PackedTransformer {
   readonly #columns: PackedColumns
   readonly #forward: Forward
   readonly #bits: WeightBits
+  /** Rows of the whole batch that is differentiated; 0: those of the pass. */
+  batchRows = 0
   readonly #gradients = new WeakMap<ParameterViews, TransformerWeights>()
   /** The ids of the packed rows' candidate sets; null if no row has one. */
   #candidateIds: Int32Array | null = null
@@ -204,6 +209,7 @@ export class PackedTransformer {
     const { kernels, weights, columns } = this.#forward
     const { max, sum, weighted, targetLogit, logprob, entropy } = columns
     const { logits, target } = this.#columns
+    clearRouted(this.#forward, count)
     this.#forward.run(count)
     for (let chunk = 0; chunk < weights.head.length; chunk++) {
       const first = chunk * VOCABULARY_CHUNK
@@ -240,6 +246,7 @@ export class PackedTransformer {
     }
     this.#forward.setDropout(step)
     const evaluated = this.#evaluate(count, temperature)
+    balanceLoads(this.#forward, count, this.batchRows || count)
     lossOf(evaluated, this.#columns, count)
     this.#targets?.sumDerivatives(this.#columns.dLogprob)
     const into = this.#name(gradient)

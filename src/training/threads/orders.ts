@@ -80,6 +80,7 @@ export interface TextOrder extends ThreadOrder {
   readonly quantizeActivations: boolean
   readonly checkpointing: boolean
   readonly cacheBits: CacheBits
+  readonly routerLoss: number
   /** The adapter's settings; null without one. */
   readonly lora: LoraSettings | null
   readonly context: number

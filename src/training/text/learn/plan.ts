@@ -99,6 +99,13 @@ export function textLearnerPlan(
     const got = `a model, with backend ${backend.id} and languageModel.device ${model.device}`
     throw new InputError('sft.teacher', got, 'none, or backend local without a device')
   }
+  if (model.routerLoss > 0 && backend.id !== localBackend.id) {
+    throw new InputError(
+      'languageModel.routerLoss',
+      `${model.routerLoss}, with backend ${backend.id}`,
+      '0, or backend local',
+    )
+  }
   const lessons = sft === undefined ? 0 : sft.settings.batchSize * ROWS_OF_EXAMPLE[sft.loss.level]
   const examples = { rows: lessons, tokens: lessons * context }
   const update = { rows: Math.max(log.rows, examples.rows), tokens: Math.max(log.tokens, examples.tokens) }

@@ -127,6 +127,7 @@ export class TextTeam implements DecodingWorkers {
         quantizeActivations: model.quantizesActivations,
         checkpointing: model.recomputesActivations,
         cacheBits: model.cacheBits,
+        routerLoss: model.routerLoss,
         lora: adapter?.lora.settings ?? null,
         ...{ context, sampling, explore, apart },
         columns: sendColumns(
