@@ -1,7 +1,7 @@
 import { Template } from '@huggingface/jinja'
 import { describe, expect, test } from 'vitest'
 import { InputError } from '../../src/base/errors.ts'
-import { renderBounded } from '../../src/language/templates/bounded-template.ts'
+import { parseBounded, renderBounded } from '../../src/language/templates/bounded-template.ts'
 import { jinjaTemplate } from '../../src/language/templates/chat-template.ts'
 
 const user = (content: string, count = 1) => Array.from({ length: count }, () => ({ role: 'user', content }))
@@ -153,5 +153,32 @@ describe('a template that', () => {
       {%- if messages[loop.index0 - 1].role == 'user' %}{{ content }}{% endif %}<|im_end|>{% endif %}{% endfor %}`
     const text = await rendered(source, user('x'.repeat(500), 1000))
     expect(text.length).toBeGreaterThan(500_000)
+  })
+})
+
+describe('a template runs as in Python', () => {
+  const say = (source: string, variables = {}) => renderBounded(parseBounded(source), variables)
+
+  test('where it strips texts', () => {
+    expect(say(`[{{ ' \\n a \\n'.strip('\\n') }}]`)).toBe('[ \n a ]')
+    expect(say(`[{{ '\\n  a \\n'.lstrip('\\n') }}]`)).toBe('[  a \n]')
+    expect(say(`[{{ 'xyaxy'.rstrip('yx') }}]`)).toBe('[xya]')
+    expect(say(`[{{ text.strip() }}][{{ text | trim }}]`, { text: '\x1c\x85 a\ufeff ' })).toBe('[a\ufeff][a\ufeff]')
+    expect(say(`[{{ ''.strip('a') }}{{ 'aa'.strip('a') }}]`)).toBe('[]')
+  })
+
+  test('where none becomes a text', () => {
+    expect(say('{{ none | string }}{{ 1 | string }}')).toBe('None1')
+  })
+
+  test('where one branch alone sets a name', async () => {
+    const source =
+      '{% if other is defined %}{% set tools = other %}{% endif %}{% if tools %}T{% endif %}{{ messages | length }}'
+    const template = await jinjaTemplate('own', { default: source })
+    expect(template.render([{ role: 'user', content: 'a' }], { tools: [{}] })).toBe('T1')
+    const both = await jinjaTemplate('own', {
+      default: '{% if a %}{% set b = 1 %}{% else %}{% set b = 2 %}{% endif %}{{ b }}',
+    })
+    expect(both.reads).toEqual(['a'])
   })
 })

@@ -28,6 +28,9 @@ interface Node {
   readonly computed?: boolean
   readonly callee?: Node
   readonly filter?: Node
+  readonly object?: Node
+  readonly operand?: Node
+  readonly args?: readonly Node[]
 }
 
 interface Scope {
@@ -124,7 +127,7 @@ class BoundedInterpreter extends Interpreter {
     let value: Value
     let size: number
     try {
-      value = super.evaluate(node, scope)
+      value = this.#asPython(node, scope) ?? super.evaluate(node, scope)
       size = this.#sizeOf(value)
       this.#spendFor(node, value, size)
     } finally {
@@ -136,6 +139,25 @@ class BoundedInterpreter extends Interpreter {
     }
     this.#take(value, size)
     return value
+  }
+
+  /** What the library does otherwise than Python: `strip` of given characters, white space that is not JavaScript's, and none as text. */
+  #asPython(node: Node, scope: Scope): Value | null {
+    const text = (value: string) => super.evaluate({ type: 'StringLiteral', value }, scope)
+    if (node.type === 'CallExpression' && node.callee?.type === 'MemberExpression' && node.callee.computed !== true) {
+      const ends = STRIPPED[String(node.callee.property?.value)]
+      const { args = [] } = node
+      if (ends === undefined || args.length > 1) return null
+      const object = this.evaluate(node.callee.object, scope)
+      const characters = args.length === 0 ? null : this.evaluate(args[0], scope)
+      if (object.type !== 'StringValue' || (characters !== null && characters.type !== 'StringValue')) return null
+      return text(strip(object.value as string, characters?.value as string | undefined, ends))
+    }
+    if (node.type !== 'FilterExpression' || node.filter?.type !== 'Identifier') return null
+    if (node.filter.value !== 'string' && node.filter.value !== 'trim') return null
+    const operand = this.evaluate(node.operand, scope)
+    if (node.filter.value === 'string') return operand.type === 'NullValue' ? text('None') : null
+    return operand.type === 'StringValue' ? text(strip(operand.value as string, undefined, STRIPPED.strip!)) : null
   }
 
   #spend(units: number): void {
@@ -231,6 +253,25 @@ class BoundedInterpreter extends Interpreter {
     this.#nodeCounts.set(node, count)
     return count
   }
+}
+
+/** Whether the methods of Python's texts strip the beginning and the end. */
+const STRIPPED: Readonly<Record<string, readonly [boolean, boolean]>> = {
+  strip: [true, true],
+  lstrip: [true, false],
+  rstrip: [false, true],
+}
+/** What Python takes for white space: JavaScript's but U+FEFF, and the separators U+001C to U+001F and U+0085. */
+const isWhite = (each: string) => (/\s/.test(each) && each !== '\ufeff') || /[\u0085]/.test(each) || isSeparator(each)
+const isSeparator = (each: string) => each.charCodeAt(0) >= 0x1c && each.charCodeAt(0) <= 0x1f
+
+/** A text without `characters` (default white space) at its ends. */
+function strip(text: string, characters: string | undefined, [atBegin, atEnd]: readonly [boolean, boolean]): string {
+  const isOff = (each: string) => (characters === undefined ? isWhite(each) : characters.includes(each))
+  let [begin, end] = [0, text.length]
+  while (atBegin && begin < end && isOff(text[begin]!)) begin++
+  while (atEnd && begin < end && isOff(text[end - 1]!)) end--
+  return text.slice(begin, end)
 }
 
 function isMultiplyingNode(node: Node): boolean {

@@ -135,10 +135,27 @@ function namesRead(template: unknown): string[] {
     if (type === 'FilterExpression' && isName(fields.filter)) delete fields.filter
     if (type === 'TestExpression') delete fields.test
     if (type === 'CallExpression' && isName(fields.callee)) delete fields.callee
+    if (type === 'If') {
+      readBranches(fields)
+      return
+    }
     const { assignee, loopvar, value, iterable, ...rest } = fields
     for (const first of [value, iterable]) read(first)
     for (const name of [assignee, loopvar]) set(name)
     for (const field of Object.values(rest)) read(field)
+  }
+  /** What only one branch sets may be unset behind it. */
+  const readBranches = ({ test, body, alternate }: Node): void => {
+    read(test)
+    const before = [...isSet]
+    const ends = [body, alternate].map((branch) => {
+      read(branch)
+      const end = new Set(isSet)
+      isSet.clear()
+      for (const name of before) isSet.add(name)
+      return end
+    })
+    for (const name of ends[0]!) if (ends[1]!.has(name)) isSet.add(name)
   }
   read(template)
   return [...names]

@@ -98,8 +98,8 @@ const warm: Partial<TextPreset> = {
 const letters: Partial<TextPreset> = { ...warm, environment: { maxLength: 4 }, sft: { updates: 35 } }
 
 const textPresets: Readonly<Record<string, Partial<TextPreset>>> = {
-  // One settled on nearly right answers: 0.90.
-  'text/reverse': { ...letters, reached: { groupReward: 0.95, reached: 4, seeds: 5 } },
+  // After 35 supervised steps seeds settled on nearly right answers (0.86 to 0.93), and more entropy or a falling rate did not help.
+  'text/reverse': { ...letters, sft: { updates: 150 }, reached: { groupReward: 0.95, reached: 6, seeds: 6 } },
   'text/copy': letters,
   'text/sort': { ...letters, sft: { updates: 25 } },
   'text/arithmetic-1': { ...warm, sft: { updates: 20 }, rl: { ...warm.rl, updates: 300 } },

@@ -87,7 +87,7 @@ describe('what a run uses where the user says nothing', () => {
   test('with a new model is what its task is known to be learnt with', async () => {
     const { definition, notes } = await planTextRun(await configureRun('text/reverse', { threads: '1' }))
     expect(definition.settings).toMatchObject({ mode: 'sft+rl', numLanes: 128 })
-    expect(definition.sft!.settings).toMatchObject({ updates: 35, learningRate: 3e-3, epsilon: 1e-5 })
+    expect(definition.sft!.settings).toMatchObject({ updates: 150, learningRate: 3e-3, epsilon: 1e-5 })
     expect(definition.rl!.settings).toMatchObject({ updates: 500, learningRate: 1e-3, epsilon: 1e-5 })
     expect(definition.policy.parameters).toMatchObject({ folder: '', context: 0 })
     expect(notes).toEqual([])
