@@ -165,10 +165,19 @@ describe('a template runs as in Python', () => {
     expect(say(`[{{ 'xyaxy'.rstrip('yx') }}]`)).toBe('[xya]')
     expect(say(`[{{ text.strip() }}][{{ text | trim }}]`, { text: '\x1c\x85 a\ufeff ' })).toBe('[a\ufeff][a\ufeff]')
     expect(say(`[{{ ''.strip('a') }}{{ 'aa'.strip('a') }}]`)).toBe('[]')
+    expect(say(`{{ '😀a😀'.strip('😁') }}{{ '😀a😀😀'.strip('😀') }}`)).toBe('😀a😀a')
   })
 
   test('where none becomes a text', () => {
     expect(say('{{ none | string }}{{ 1 | string }}')).toBe('None1')
+  })
+
+  test('where an operand has effects, which happen once', () => {
+    const counter =
+      '{% set ns = namespace(n=0) %}{% macro say(what) %}{% set ns.n = ns.n + 1 %}{{ what }}{% endmacro %}'
+    expect(say(`${counter}{{ say('a') | string }}{{ ns.n }}`)).toBe('a1')
+    expect(say(`${counter}{{ say(' a ') | trim }}{{ ns.n }}`)).toBe('a1')
+    expect(say(`${counter}{{ say(' a ').strip() }}{{ ns.n }}`)).toBe('a1')
   })
 
   test('where one branch alone sets a name', async () => {

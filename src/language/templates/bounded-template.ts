@@ -115,6 +115,7 @@ class BoundedInterpreter extends Interpreter {
 
   override evaluate(node: Node | undefined, scope: Scope): Value {
     if (node === undefined) return super.evaluate(node, scope)
+    if (node.type === 'Held') return node.value as Value
     const [sum, product, isMultiplying, isLoop] = [this.#sum, this.#product, this.#isMultiplying, this.#isLoop]
     this.#sum = 0
     this.#product = 1
@@ -144,20 +145,31 @@ class BoundedInterpreter extends Interpreter {
   /** What the library does otherwise than Python: `strip` of given characters, white space that is not JavaScript's, and none as text. */
   #asPython(node: Node, scope: Scope): Value | null {
     const text = (value: string) => super.evaluate({ type: 'StringLiteral', value }, scope)
+    // An operand is evaluated once, also where the library does the rest.
+    const hold = (value: Value): Node => ({ type: 'Held', value })
     if (node.type === 'CallExpression' && node.callee?.type === 'MemberExpression' && node.callee.computed !== true) {
       const ends = STRIPPED[String(node.callee.property?.value)]
-      const { args = [] } = node
+      const { args = [], callee } = node
       if (ends === undefined || args.length > 1) return null
-      const object = this.evaluate(node.callee.object, scope)
+      const object = this.evaluate(callee.object, scope)
+      if (object.type !== 'StringValue') {
+        return super.evaluate({ ...node, callee: { ...callee, object: hold(object) } }, scope)
+      }
       const characters = args.length === 0 ? null : this.evaluate(args[0], scope)
-      if (object.type !== 'StringValue' || (characters !== null && characters.type !== 'StringValue')) return null
+      if (characters !== null && characters.type !== 'StringValue') {
+        const held = { ...node, callee: { ...callee, object: hold(object) }, args: [hold(characters)] }
+        return super.evaluate(held, scope)
+      }
       return text(strip(object.value as string, characters?.value as string | undefined, ends))
     }
     if (node.type !== 'FilterExpression' || node.filter?.type !== 'Identifier') return null
     if (node.filter.value !== 'string' && node.filter.value !== 'trim') return null
     const operand = this.evaluate(node.operand, scope)
-    if (node.filter.value === 'string') return operand.type === 'NullValue' ? text('None') : null
-    return operand.type === 'StringValue' ? text(strip(operand.value as string, undefined, STRIPPED.strip!)) : null
+    if (node.filter.value === 'string' && operand.type === 'NullValue') return text('None')
+    if (node.filter.value === 'string' || operand.type !== 'StringValue') {
+      return super.evaluate({ ...node, operand: hold(operand) }, scope)
+    }
+    return text(strip(operand.value as string, undefined, STRIPPED.strip!))
   }
 
   #spend(units: number): void {
@@ -265,12 +277,22 @@ const STRIPPED: Readonly<Record<string, readonly [boolean, boolean]>> = {
 const isWhite = (each: string) => (/\s/.test(each) && each !== '\ufeff') || /[\u0085]/.test(each) || isSeparator(each)
 const isSeparator = (each: string) => each.charCodeAt(0) >= 0x1c && each.charCodeAt(0) <= 0x1f
 
-/** A text without `characters` (default white space) at its ends. */
+/** A text without `characters` (code points; default white space) at its ends. */
 function strip(text: string, characters: string | undefined, [atBegin, atEnd]: readonly [boolean, boolean]): string {
-  const isOff = (each: string) => (characters === undefined ? isWhite(each) : characters.includes(each))
+  const set = characters === undefined ? null : new Set(characters)
+  const isOff = (each: string) => set?.has(each) ?? isWhite(each)
   let [begin, end] = [0, text.length]
-  while (atBegin && begin < end && isOff(text[begin]!)) begin++
-  while (atEnd && begin < end && isOff(text[end - 1]!)) end--
+  while (atBegin && begin < end) {
+    const first = String.fromCodePoint(text.codePointAt(begin)!)
+    if (!isOff(first)) break
+    begin += first.length
+  }
+  while (atEnd && begin < end) {
+    const pair = text.slice(Math.max(begin, end - 2), end)
+    const last = [...pair].at(-1)!
+    if (!isOff(last)) break
+    end -= last.length
+  }
   return text.slice(begin, end)
 }
 
