@@ -2,7 +2,8 @@
 //
 // Trains CartPole-v1 and Pendulum-v1 with one seed in Node and in each program named, like `bun` or 'deno run -A', and compares the
 // weights' checksums, by each build of the kernels that the program has (`doctor` says so). Where none is named, npm brings Bun and
-// Deno. The exit code is 1 where a build leaves other weights than in Node.
+// Deno, and Deno checks what `deno publish` would send to JSR. The exit code is 1 where a build leaves other weights than in Node, or where
+// Deno refuses the package.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -11,7 +12,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const MAIN = fileURLToPath(new URL('../dist/src/cli/main.js', import.meta.url))
-const FROM_NPM = ['npx --yes bun@1.4.5', 'npx --yes deno@2.9.6 run -A']
+const DENO = 'npx --yes deno@2.9.6'
+const FROM_NPM = ['npx --yes bun@1.4.5', `${DENO} run -A`]
 const named = process.argv.slice(2)
 const programs = named.length > 0 ? named : FROM_NPM
 const folder = mkdtempSync(join(tmpdir(), 'colonnade-runtimes-'))
@@ -29,8 +31,23 @@ try {
       }
     }
   }
+  if (named.length === 0) checkJsr()
 } finally {
   rmSync(folder, { recursive: true, force: true })
+}
+
+/** Deno's own check of the package for JSR. Types are not inferred from all of it ("slow types"): JSR then makes no .d.ts for Node. */
+function checkJsr() {
+  const [command, ...first] = DENO.split(' ')
+  const words = [...first, 'publish', '--dry-run', '--allow-dirty', '--allow-slow-types', '--no-check']
+  const cwd = fileURLToPath(new URL('..', import.meta.url))
+  const { status, stderr } = spawnSync(command, words, { encoding: 'utf8', cwd })
+  console.log(
+    status === 0
+      ? 'deno publish --dry-run: JSR takes the package'
+      : `deno publish --dry-run ended with ${status}: ${stderr}`,
+  )
+  if (status !== 0) process.exitCode = 1
 }
 
 /** What a command of Colonnade says in a program. */

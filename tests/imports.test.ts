@@ -225,4 +225,18 @@ describe('the import table', () => {
     const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
     expect(readFileSync(join(root, 'src/base/version.ts'), 'utf8')).toContain(`'${manifest.version}'`)
   })
+
+  test('jsr.json has the version and the entries of package.json, as sources', () => {
+    const [manifest, jsr] = ['package.json', 'jsr.json'].map((file) =>
+      JSON.parse(readFileSync(join(root, file), 'utf8')),
+    )
+    const built = Object.entries<{ default?: string }>(manifest.exports).filter(
+      ([, found]) => found.default !== undefined,
+    )
+    const sources = built.map(([name, found]) => [name, found.default!.replace('./dist/', './').replace(/js$/, 'ts')])
+    expect(jsr.version).toBe(manifest.version)
+    expect(sources.length).toBeGreaterThan(10)
+    expect(jsr.exports).toEqual(Object.fromEntries(sources))
+    for (const file of Object.values<string>(jsr.exports)) expect(existsSync(join(root, file)), file).toBe(true)
+  })
 })
