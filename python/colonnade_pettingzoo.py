@@ -280,22 +280,25 @@ class PettingZooServer(Server):
         else:
             env.step(actions[env.agent_selection])
             rewards, terminations, truncations = dict(env.rewards), dict(env.terminations), dict(env.truncations)
-            infos = dict(env.infos)
-            seen = {agent: env.observe(agent) for agent in env.agents}
+            seen, infos = {}, dict(env.infos)
+            if any(terminations.values()) or any(truncations.values()):
+                seen = {agent: env.observe(agent) for agent in env.agents}
             self._skip(env)
             if env.agents:
                 seen = {agent: env.observe(agent) for agent in env.agents}
                 infos = env.infos
         ends = self._ends[int(self._columns["row"][place, 0])]
-        self._of(place, "reward")[:] = 0
-        for agent in live:
-            i = self._agents.index(agent)
-            self._of(place, "reward")[i] = rewards.get(agent, 0)
-            if agent not in env.agents:
+        self._of(place, "reward")[:] = [rewards.get(agent, 0) if agent in live else 0 for agent in self._agents]
+        for i, agent in enumerate(self._agents):
+            if agent in env.agents:
+                ends[:, i] = False
+            elif agent in live:
                 is_truncated = bool(truncations.get(agent, False))
                 ends[:, i] = bool(terminations.get(agent, False)) or not is_truncated, is_truncated
+        if not env.agents:
+            ends[0] |= ~ends.any(axis=0)  # Of agents that never took part.
         self._of(place, "terminated")[:], self._of(place, "truncated")[:] = ends
-        self._show(place, env, seen, infos)
+        self._show(place, env, {agent: told for agent, told in seen.items() if agent in live or agent in env.agents}, infos)
 
     def _skip(self, env):
         """Takes the steps of agents that are done, which have no action."""
@@ -315,7 +318,7 @@ class PettingZooServer(Server):
             moves = is_live and (self._is_parallel or agent == env.agent_selection)
             if self.has_moves:
                 self._of(place, "moves")[i] = moves
-            if (env.agents and not is_live) or agent not in seen:
+            if not is_live and (env.agents or agent not in seen):
                 observation[i, : self._own] = 0
                 continue
             told = seen[agent]
@@ -324,8 +327,14 @@ class PettingZooServer(Server):
                 told = told[self._parts[0]] if len(self._parts) == 1 else {key: told[key] for key in self._parts}
             observation[i, : self._own] = np.asarray(self._flatten(told), np.float32).reshape(-1)
             if moves and mask is not None:
-                parts = legal if isinstance(legal, tuple) else (1 if legal is None else legal,)
-                mask[i] = np.concatenate([np.ravel(part) for part in parts])
+                mask[i] = 1 if legal is None else self._legal(agent, legal)
+
+    def _legal(self, agent, given):
+        """The mask of an agent's choices, one after another."""
+        mask = np.concatenate([np.ravel(part) for part in (given if isinstance(given, tuple) else (given,))])
+        if mask.shape != (self.num_choices,) or not ((mask == 0) | (mask == 1)).all():
+            raise ValueError(f"{MASK} of {agent}: got {mask.tolist()}, expected {self.num_choices} numbers, each 0 or 1")
+        return mask
 
     def _of(self, place, name):
         """A row of a column, by player."""

@@ -3,7 +3,7 @@
  */
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { beforeAll, beforeEach, expect, test } from 'vitest'
+import { beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { checkEnvironment, fromPettingZoo, sharedCritic, wrap } from '../../dist/src/entries/environments.js'
 import {
   collect,
@@ -246,6 +246,63 @@ test('an exception in a game is told with its lane', async () => {
   await expect(recorded({ kwargs: { fault: 'raises' } }, 2, 4)).rejects.toThrow(
     /^environment petting_zoo_countdown, step in lane 0 \(episode 0, step 0\) raised in Python: .*the clock stopped$/s,
   )
+})
+
+test.each([
+  ['a short mask', 'action_mask of player_0: got [1], expected 3 numbers, each 0 or 1'],
+  ['a large mask', 'action_mask of player_0: got [5, 5, 5], expected 3 numbers, each 0 or 1'],
+])('%s is refused', async (fault, message) => {
+  await expect(recorded({ kwargs: { fault } }, 2, 4)).rejects.toThrow(message)
+})
+
+test.each(['parallel', 'aec'] as const)(
+  'a game is over when its agents are, also without one of them: %s',
+  async (api) => {
+    const { rollout } = await recorded({ api, kwargs: { fault: 'absent' } }, 2, 40)
+    let numEnds = 0
+    for (let row = 0; row < 2 * 40 * 3; row += 3) {
+      expect([...rollout.observation.subarray(2 * row, 2 * row + 2), rollout.reward[row]]).toEqual([0, 0, 0])
+      const ends = [...rollout.terminated.subarray(row, row + 3)]
+      expect(ends).toEqual(ends[0] === 1 ? [1, 1, 0] : [0, 0, 0])
+      expect(rollout.truncated[row + 2]).toBe(ends[0])
+      numEnds += ends[0]!
+    }
+    expect(numEnds).toBeGreaterThan(8)
+  },
+)
+
+test.each([
+  ['raises where player 1 has 1 left', /raised in Python: .*the clock stopped: its episode is truncated/s],
+  ['exits', /its Python process ended: .*its episode is truncated/s],
+  ['hangs', /its Python process ended: .*Timeout \(0:00:01\).*its episode is truncated/s],
+])('a game that %s in its second step is truncated for all players where the user says so', async (fault, message) => {
+  const told = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+  const [numGames, numSteps] = [2, fault.startsWith('raises') ? 40 : 6]
+  const { rollout } = await recorded(
+    { kwargs: { fault }, onFault: 'end-episode', timeoutSeconds: 1 },
+    numGames,
+    numSteps,
+  )
+  expect(told.mock.calls[0]![0]).toMatch(message)
+  told.mockRestore()
+  let [numFaults, numOthers] = [0, 0]
+  for (let row = 0; row < numGames * numSteps * 3; row += 3) {
+    const [left, steps] = [0, 1].map((k) => rollout.observation[2 * (row + 1) + k]!)
+    const isSecond = rollout.observation.subarray(2 * row, 2 * row + 6).some((each, k) => k % 2 === 1 && each === 1)
+    const isFault = isSecond && (fault.startsWith('raises') ? left === 1 && steps === 1 : true)
+    const rewards = [...rollout.reward.subarray(row, row + 3)]
+    const ends = [...rollout.terminated.subarray(row, row + 3), ...rollout.truncated.subarray(row, row + 3)]
+    if (isFault) expect([...rewards, ...ends]).toEqual([0, 0, 0, 0, 0, 0, 1, 1, 1])
+    else expect([rewards.some((each) => each > 0), ends[3], ends[4]]).toEqual([true, 0, 0])
+    const next = row + 3 * numGames
+    // The next row begins a new episode, in which no one has made a step.
+    if (isFault && next < rollout.reward.length)
+      expect([1, 3, 5].map((k) => rollout.observation[2 * next + k])).toEqual([0, 0, 0])
+    numFaults += Number(isFault)
+    numOthers += Number(isSecond && !isFault)
+  }
+  expect(numFaults).toBeGreaterThan(2)
+  if (fault.startsWith('raises')) expect(numOthers).toBeGreaterThan(5)
 })
 
 test('our games are parallel and AEC environments of PettingZoo, by its own tests', async () => {

@@ -1,8 +1,11 @@
 """A game of PettingZoo whose players end one after another: for `tests/outside/petting-zoo.test.ts`, which computes it again.
 
 Player i begins with 2 + (seed + i) % 5, and takes 1, 2 or 3 of it in each step, at most what is left. It is done when nothing is left, and
-player 2 is truncated where others terminate. Rewards: what is taken, and 10 · i.
+player 2 is truncated where others terminate. Rewards: what is taken, and 10 · i. `fault` is what goes wrong, in the second step unless it says.
 """
+
+import os
+import time
 
 import numpy as np
 from gymnasium import spaces
@@ -28,8 +31,8 @@ class Countdown(ParallelEnv):
         return self._acts[agent]
 
     def reset(self, seed=None, options=None):
-        self.agents = list(self.possible_agents)
-        self._left = {agent: 2 + (seed + i) % 5 for i, agent in enumerate(self.agents)}
+        self.agents = self.possible_agents[1:] if self._fault == "absent" else list(self.possible_agents)
+        self._left = {agent: 2 + (seed + i) % 5 for i, agent in enumerate(self.possible_agents)}
         self._steps = 0
         return self._shown(), {agent: {} for agent in self.agents}
 
@@ -37,6 +40,12 @@ class Countdown(ParallelEnv):
         assert list(actions) == self.agents, actions
         assert self._fault != "raises", "the clock stopped"
         self._steps += 1
+        if self._steps == 2:
+            assert not (self._fault == "raises where player 1 has 1 left" and self._left["player_1"] == 1), "the clock stopped"
+            if self._fault == "exits":
+                os._exit(3)
+            if self._fault == "hangs":
+                time.sleep(1000)
         for agent, action in actions.items():
             assert action + 1 <= self._left[agent], (agent, action)
             self._left[agent] -= action + 1
@@ -52,6 +61,8 @@ class Countdown(ParallelEnv):
         return {agent: {"observation": np.array([self._left[agent], self._steps]), "action_mask": self._mask(agent)} for agent in self.agents}
 
     def _mask(self, agent):
+        if self._fault in ("a short mask", "a large mask"):
+            return np.ones(1, np.int8) if self._fault == "a short mask" else np.full(3, 5, np.int8)
         return np.array([self._left[agent] > action for action in range(3)], np.int8)
 
 

@@ -25,8 +25,8 @@ const script = scriptOf('colonnade_pettingzoo.py', 'numpy, gymnasium and petting
 /**
  * A game of PettingZoo, stepped by Python: lane i of a game is the i-th of `possible_agents`. All agents need the same spaces.
  * Observations that are not a box are flattened as in Gymnasium, without `action_mask`, which is the mask. In turns, a tick is one
- * action, and the players that wait have masks of one choice, without effect. An agent that is done before the others sees zeros, has one choice and
- * gets no rewards until the game is over for all.
+ * action, and the players that wait have masks of one choice, without effect. An agent that is done before the others, or not there, sees
+ * zeros, has one choice and gets no rewards until the game is over for all; if it was truncated, it thus counts like one that terminated.
  * @throws InputError if Python cannot run or lacks the game, if the spaces of its agents differ (on creation), and for wrong options.
  * Faults are reported as those of `fromGymnasium`.
  * @example
