@@ -321,8 +321,9 @@ export class MetricsFile {
     if (this.#skimmed !== null || this.#lines.isSkipping || this.isCut || end <= LONG || end === this.#indexed) return
     await this.#fill([...this.#figures.means.keys()])
     const found = await this.#open()
-    if (found === null || this.#offset === 0) return
+    if (found === null) return
     try {
+      if (this.#offset - this.#lines.numOpen !== end) return // The file or its index was replaced: it begins anew.
       const tail = await tailOf(found.handle, end)
       const { lines, damaged, stride, last, means } = this.#figures
       await writeIndex(this.#indexPath, { offset: end, tail, lines, damaged, stride, last }, means)

@@ -65,10 +65,11 @@ interface FoundRun {
   readonly names: ReadonlySet<string>
 }
 
-/** A small JSON file of a run, read again when it has another time. */
+/** A small JSON file of a run, read again when it is another file or has another size or time, and as long as it cannot be read. */
 class Followed {
   readonly #path: string
-  #time = -1
+  /** The file that was read; empty: there is none. */
+  #read = ''
   /** Its object; null without one. */
   value: Readonly<Record<string, unknown>> | null = null
   /** Why it cannot be read; empty if it can, or is not there. */
@@ -80,17 +81,20 @@ class Followed {
 
   /** Reads it if it has changed. Returns whether it has. @throws Error for one that is there no more. */
   async look(isThere: boolean): Promise<boolean> {
-    const time = isThere ? (await lstat(this.#path)).mtimeMs : -1
-    if (time === this.#time) return false
-    this.#time = time
+    const { ino, size, mtimeMs } = isThere ? await lstat(this.#path) : { ino: 0, size: 0, mtimeMs: 0 }
+    const found = isThere ? `${ino} ${size} ${mtimeMs}` : ''
+    if (found === this.#read) return false
+    const before = this.note
     this.note = ''
     this.value = null
-    if (!isThere) return true
     try {
-      this.value = parseObject(await readText(this.#path, RECORD_BYTES))
-      if (this.value === null) this.note = 'no JSON object'
+      if (isThere) this.value = parseObject(await readText(this.#path, RECORD_BYTES))
+      if (isThere && this.value === null) this.note = 'no JSON object'
+      this.#read = found
     } catch (error) {
       this.note = whyNot(error)
+      this.#read = 'unreadable'
+      return this.note !== before
     }
     return true
   }
@@ -115,6 +119,10 @@ class FollowedRun {
     readonly note: string
   } | null = null
   #status: ShownRun['status'] = 'stopped'
+  /** Whether a process claims its folder, also one that ended without removing its claim. */
+  #isOwned = false
+  /** Whether an index of it was written, or could not be. */
+  #isIndexed = false
   #replayTime: number | null = null
   #fleetTime: number | null = null
 
@@ -140,7 +148,8 @@ class FollowedRun {
     const isOtherNote = await this.#notes.look(names.has(NOTES_FILE))
     if (isOtherNote) this.#takeNotes()
     await this.#summary.look(names.has('summary.json'))
-    const status = this.#statusWith(names)
+    this.#isOwned = [...names].some((name) => name.startsWith('.owner-'))
+    const status = this.#statusNow()
     const isOtherStatus = status !== this.#status
     this.#status = status
     const fleetTime = (await timeOf(FLEET_FILE))?.mtimeMs ?? null
@@ -164,9 +173,14 @@ class FollowedRun {
     return this.#readMetrics(() => this.#metrics.read(signal))
   }
 
-  /** Keeps an index of what has been read of an ended run, so that the next server need not read it. A run that goes on keeps its own. */
+  /**
+   * Keeps an index of what has been read of an ended run, so that the next server need not read it: once, since lines may go on to come
+   * from elsewhere. A run that somebody owns keeps its own.
+   */
   async keepIndex(): Promise<void> {
-    if (this.#status !== 'running') await this.#metrics.keepIndex(true).catch(() => {}) // The lines are read instead.
+    if (this.#isIndexed || this.#isOwned) return
+    this.#isIndexed = true
+    await this.#metrics.keepIndex(true).catch(() => {}) // The lines are read instead.
   }
 
   async #readMetrics(read: () => Promise<boolean>): Promise<boolean> {
@@ -191,10 +205,9 @@ class FollowedRun {
     }
   }
 
-  #statusWith(names: ReadonlySet<string>): ShownRun['status'] {
+  #statusNow(): ShownRun['status'] {
     const end = ENDS.find((each) => each === this.#summary.value?.status)
-    if (end !== undefined) return end
-    return [...names].some((name) => name.startsWith('.owner-')) ? 'running' : 'stopped'
+    return end ?? (this.#isOwned ? 'running' : 'stopped')
   }
 
   curve(name: string, over: string): Promise<Points> {
@@ -329,9 +342,9 @@ export class Runs {
       there.push(run)
     }
     for (const run of there) {
-      if (!(await run.read(signal))) continue
-      tell(run.id)
-      if (!this.#isReadOnly && !signal?.aborted) await run.keepIndex()
+      if (await run.read(signal)) tell(run.id)
+      if (signal?.aborted) return
+      if (!this.#isReadOnly) await run.keepIndex()
     }
   }
 

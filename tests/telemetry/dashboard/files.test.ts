@@ -411,6 +411,42 @@ describe('a long metrics file', () => {
     expect((await first.curve('ended', 'loss', 'line')).y[0]).toBe(15.5)
   })
 
+  test('gets its index once, when its run has ended and nobody owns its folder', async () => {
+    const folder = await temporaryFolder()
+    const [run, owner] = [join(folder, 'one'), join(folder, 'one', '.owner-1')]
+    await writeRun(run, { metrics: text.join(''), status: 'complete' })
+    await mkdir(owner) // As while it ends, and while it is resumed.
+    const runs = await Runs.open(folder)
+    await runs.read()
+    const offset = async () => (await readIndex(join(run, 'metrics.index')))?.head.offset
+    expect(await offset()).toBe(undefined)
+    await rm(owner, { recursive: true })
+    await runs.read() // No line came.
+    const all = text.join('').length
+    expect(await offset()).toBe(all)
+    await appendFile(join(run, 'metrics.jsonl'), text.join(''))
+    await runs.read()
+    expect(await offset()).toBe(all)
+    await (await Runs.open(folder)).read()
+    expect(await offset()).toBe(2 * all)
+  })
+
+  test('whose place a longer one with an index takes leaves that index as it is', async () => {
+    const { path, file } = await metricsFile(text.join(''))
+    await file.read()
+    await writeFile(`${path}.new`, text.join('') + text.join(''))
+    await rename(`${path}.new`, path)
+    const other = new MetricsFile(path)
+    await other.read()
+    await other.keepIndex()
+    const index = () => readFile(path.replace(/jsonl$/, 'index'))
+    const before = await index()
+    await file.keepIndex(true)
+    expect((await index()).equals(before)).toBe(true)
+    await file.read()
+    expect(file.lines).toBe(2 * count)
+  })
+
   test('is told of when it is skimmed, before another is read in full, and again when it is read', async () => {
     const folder = await temporaryFolder()
     for (const name of ['a', 'b']) await writeRun(join(folder, name), { metrics: text.join('') })
