@@ -2,6 +2,7 @@
  * What a page of another site does in a real browser to servers of this machine: Chromium that is installed (COLONNADE_CHROMIUM, or
  * chromium on the path). Asked by `npm run test:page` alone; `tests/agents/serving/attacks.test.ts` sends what a browser would.
  */
+import { readFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -48,9 +49,14 @@ beforeAll(async () => {
   const folder = await temporaryFolder()
   await writeRun(join(folder, 'first'))
   dashboard = await openDashboard({ folder, port: 0 })
+  const { runs } = (await (await fetch(`${dashboard.url}/api/runs`)).json()) as { runs: unknown[] }
+  expect(runs).toHaveLength(1) // A note on it would be taken.
   targets.set('dashboard', {
-    ...{ url: dashboard.url, reads: ['/api/runs', '/api/changes', '/main.js', '/'], acts: '/api/runs', body: '{}' },
-    acted: async () => null,
+    ...{ url: dashboard.url, reads: ['/api/runs', '/api/changes', '/main.js', '/'], acts: '/api/notes?run=first' },
+    ...{
+      body: '{"note":"from elsewhere"}',
+      acted: () => readFile(join(folder, 'first', 'notes.json'), 'utf8').catch(() => null),
+    },
   })
   const { url } = await served({ control: true })
   targets.set('serve', {

@@ -14,9 +14,9 @@ const THIS_MACHINE = /^(127(\.\d{1,3}){3}|localhost|\[::1\]|host\.docker\.intern
 /** Hosts that cannot be registered publicly: IP addresses, names without a dot, and domains of local networks. */
 const UNREGISTERED = /^(\d{1,3}(\.\d{1,3}){3}|\[[\da-f:.]+\]|[\w-]+|.*\.(local|localhost|internal))$/
 
-/** Whether an address is one that only this machine reaches. */
+/** Whether a server that listens at an address is reached from this machine alone. Docker's name for it may be that of its network card. */
 export const isThisMachine = (address: string): boolean =>
-  THIS_MACHINE.test(address.includes(':') ? `[${address}]` : address.toLowerCase())
+  /^(127(\.\d{1,3}){3}|localhost|::1)$/.test(address.toLowerCase())
 
 /** Checks the headers of requests to a server that listens at an address. */
 export function callerCheck(address: string): (request: IncomingMessage, isPage: boolean) => void {

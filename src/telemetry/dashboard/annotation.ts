@@ -1,6 +1,7 @@
 /** What people write of a run, in its `notes.json`: a note and tags. */
+import { join } from 'node:path'
 import { InputError, show } from '../../base/errors.ts'
-import { removeWhole, within, writeWhole } from '../../base/files/files.ts'
+import { isThere, removeWhole, within, writeWhole } from '../../base/files/files.ts'
 
 /** The file in a run's folder. */
 export const NOTES_FILE = 'notes.json'
@@ -28,9 +29,13 @@ export function annotationOf({ note = '', tags = [] }: Readonly<Record<string, u
   return { note, tags: [...new Set(tags as string[])] }
 }
 
-/** Writes the annotation of a run's folder; an empty one removes the file. @throws InputError for a link, or if it cannot be written. */
+/**
+ * Writes the annotation of a run's folder; an empty one removes the file.
+ * @throws InputError for a link, for a run that is there no more, or if it cannot be written.
+ */
 export async function writeAnnotation(folder: string, { note, tags }: Annotation): Promise<void> {
   const path = await within(folder, NOTES_FILE)
+  if (!(await isThere(join(folder, 'config.json')))) throw new InputError('run', 'a run that was removed', 'a run')
   if (note === '' && tags.length === 0) await removeWhole(path)
   else await writeWhole(path, [`${JSON.stringify({ note, tags }, null, 2)}\n`])
 }

@@ -117,6 +117,7 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
   const runs = await Runs.open(folder, isReadOnly)
   const follower = new Follower(runs, pollMs)
   const pages = new ArrowPages()
+  let writing: Promise<unknown> = Promise.resolve()
   const file = (type: string, content: string | Uint8Array) => new HttpDocument(type, content, HEADERS)
   const html = htmlOf(MODULES.map((name) => basename(name)))
   const modules = MODULES.map((name): [string, Route] => [
@@ -145,7 +146,15 @@ export async function openDashboard(options: DashboardOptions = {}): Promise<Das
     ],
     [
       'POST /api/notes',
-      Object.assign((request: RouteRequest) => annotate(runs, request), { admit: admitWrites(isReadOnly) }),
+      Object.assign(
+        (request: RouteRequest) => {
+          // One after another: the last request of several at once remains.
+          const annotated = writing.then(() => annotate(runs, request))
+          writing = annotated.catch(() => undefined) // Whoever asked is told.
+          return annotated
+        },
+        { admit: admitWrites(isReadOnly) },
+      ),
     ],
     ['GET /api/curves', ({ query }) => curvesOf(runs, query)],
     ['GET /api/diagnosis', ({ query }) => diagnosisOfRun(runs, query)],
@@ -219,6 +228,7 @@ function admitWrites(isReadOnly: boolean) {
 async function annotate(runs: Runs, { query, body }: RouteRequest): Promise<object> {
   const folder = folderOf(runs, query)
   return refusing(async () => {
+    checkOptions("a run's notes", body, ['note', 'tags'])
     const annotation = annotationOf(body)
     await writeAnnotation(folder, annotation)
     return { annotation }

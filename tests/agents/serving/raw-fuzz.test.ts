@@ -35,10 +35,17 @@ interface Fuzzed {
 const MEMORY = ['--expose-gc', '--import', new URL('../../support/memory-on-signal.mjs', import.meta.url).href]
 const json = { authorization: `Bearer ${KEY}` }
 const PAGE: readonly RightRequest[] = [
-  ...['/', '/main.js', '/api/runs', '/api/curves?run=first&metric=loss&over=steps', '/api/files?run=first'],
-  ...['/api/rows?run=first&file=trajectories%2F1.arrow&where=reward+%3E+0', '/api/changes', '/api/replay?run=first'],
-  '/api/conversations?run=first&file=trajectories%2F1.arrow',
-].map((path) => ({ method: 'GET', path }) as const)
+  ...[
+    ...['/', '/main.js', '/api/runs', '/api/curves?run=first&metric=loss&over=steps', '/api/files?run=first'],
+    ...['/api/rows?run=first&file=trajectories%2F1.arrow&where=reward+%3E+0', '/api/changes', '/api/replay?run=first'],
+    ...['/api/conversations?run=first&file=trajectories%2F1.arrow', '/api/moments?run=first&over=steps'],
+    '/api/histograms?run=first&file=trajectories%2F1.arrow',
+  ].map((path) => ({ method: 'GET', path }) as const),
+  {
+    ...{ method: 'POST', path: '/api/notes?run=first', body: { note: 'late', tags: ['a', 'b'] } },
+    headers: { origin: 'http://127.0.0.1' },
+  },
+]
 
 /** A training that goes on until it is killed, and leaves most of the machine to those who ask. */
 const ENDLESS = [

@@ -1,9 +1,10 @@
 /** The server of the page. */
 import { readdirSync } from 'node:fs'
-import { appendFile, mkdir, readdir, readFile, symlink, utimes, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, readdir, readFile, rename, rm, stat, symlink, utimes, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { isThisMachine } from '../../../src/base/http/caller.ts'
 import { type Dashboard, openDashboard } from '../../../src/entries/loggers.ts'
 import { metricLines, writeConversations, writeRun } from '../../support/run-folders.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
@@ -178,6 +179,8 @@ describe('the page', () => {
       [{ tags: 'a' }, 'tags: got "a", expected a list of at most 20 words'],
       [{ tags: Array(21).fill('a') }, 'tags: got a list of 21, expected a list of at most 20 words'],
       [{ tags: ['a b'] }, 'tag: got "a b", expected a word of at most 50 characters without spaces'],
+      [{ text: 'a' }, 'option of a run\'s notes: got "text", expected one of note, tags'],
+      [JSON.parse('{"__proto__":{"note":"a"}}'), expect.stringContaining('got "__proto__"')],
     ])('but not %o', async (body, message) => {
       const { post, here } = await served()
       expect(await post(body)).toEqual([400, message])
@@ -209,6 +212,60 @@ describe('the page', () => {
         await expect(readFile(path)).rejects.toThrow('ENOENT')
       }
       await expect(openDashboard({ folder, port: 0, readOnly: 1 } as never)).rejects.toThrow('readOnly: got 1')
+      for (const host of ['127.0.0.1', '127.3.2.1', 'localhost', 'LOCALHOST', '::1'])
+        expect(isThisMachine(host)).toBe(true)
+      for (const host of [
+        '',
+        '0.0.0.0',
+        '::',
+        '10.0.0.1',
+        'host.docker.internal',
+        'localhost.example.com',
+        '127.0.0.1.nip.io',
+      ])
+        expect([host, isThisMachine(host)]).toEqual([host, false])
+    })
+
+    test('of many that ask at once, each whole', async () => {
+      const { here, post, path } = await served()
+      const all = Array.from({ length: 30 }, (_, i) => `${i} `.repeat(1 + ((37 * i) % 300)))
+      const codes = (await Promise.all(all.map((note) => post({ note })))).map(([code]) => code)
+      expect(new Set(codes)).toEqual(new Set([200]))
+      expect(all).toContain(JSON.parse(await readFile(path, 'utf8')).note)
+      expect((await readdir(join(here, 'one'))).filter((name) => name.includes('notes'))).toEqual(['notes.json'])
+    })
+
+    test('but not of a run that was removed, whose folder does not come back', async () => {
+      const { here, post } = await served()
+      await rm(join(here, 'one'), { recursive: true })
+      expect((await post({ note: 'a' }))[0]).toBeGreaterThanOrEqual(400)
+      expect(await readdir(here)).toEqual([])
+    })
+
+    test('but not for a page elsewhere whose name leads here', async () => {
+      const { own, path } = await served()
+      const headers = { ...json, host: 'evil.example', origin: 'http://evil.example' }
+      const code = await new Promise((resolve) => {
+        const asked = request(`${own.url}/api/notes?run=one`, { method: 'POST', headers }, (response) =>
+          resolve(response.resume().statusCode),
+        )
+        asked.end('{"note":"a"}')
+      })
+      expect(code).toBe(403)
+      await expect(readFile(path)).rejects.toThrow('ENOENT')
+    })
+
+    test('and reads them again where the file is another of the same size and time', async () => {
+      const { get, post, path } = await served()
+      await post({ note: 'one' })
+      await expect.poll(async () => (await get()).runs[0].annotation.note).toBe('one')
+      const { mtime } = await stat(path)
+      await writeFile(`${path}.new`, (await readFile(path, 'utf8')).replace('one', 'two'))
+      await utimes(`${path}.new`, mtime, mtime)
+      await utimes(path, mtime, mtime)
+      await expect.poll(async () => (await get()).runs[0].annotation.note).toBe('one')
+      await rename(`${path}.new`, path)
+      await expect.poll(async () => (await get()).runs[0].annotation.note).toBe('two')
     })
 
     test('and tells of a damaged file', async () => {
