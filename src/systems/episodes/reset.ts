@@ -78,8 +78,15 @@ function checkBegun(cohort: EpisodeCohort, seen: ObservationColumn, count: numbe
   const { low, high } = cohort.observationBounds
   const width = seen.length / numLanes
   if (width >= WIDE) {
-    for (let i = 0; i < count; i++) {
-      const at = findUnseen(environmentLanes.kernels, cohort, seen, laneList[i]!, laneList[i]! + 1)
+    // Lanes that follow each other are looked at together.
+    for (let i = 0; i < count; ) {
+      const from = laneList[i]!
+      let to = from
+      while (i < count && laneList[i] === to) {
+        i++
+        to++
+      }
+      const at = findUnseen(environmentLanes.kernels, cohort, seen, from, to)
       if (at >= 0) throw unseen(cohort, 'reset', seen, at)
     }
     return
