@@ -46,6 +46,8 @@ try {
     ]
     status = run(process.execPath, [...vitest, ...bodies], watched)
     if (status === 0) status = run(process.execPath, [...vitest, 'tests/kernels/native.test.ts'], watched)
+    const games = ['tests/environments/compiled-games.test.ts', '-t', 'native']
+    if (status === 0) status = run(process.execPath, [...vitest, ...games], watched)
   }
 } finally {
   build('')

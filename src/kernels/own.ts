@@ -38,13 +38,15 @@ export interface OwnKernelsOptions<K extends OwnKernels> {
 interface Binding {
   readonly memory: { readonly buffer: ArrayBufferLike }
   readonly build: KernelBuild
+  /** Of native bodies, where it is not the best. */
+  readonly level?: string
 }
 
 const bindings = new WeakMap<Kernels, Binding>()
 
 /** Keeps what a thread's kernels are bound to. */
-export function remember(kernels: Kernels, memory: Binding['memory'], build: KernelBuild): Kernels {
-  bindings.set(kernels, { memory, build })
+export function remember(kernels: Kernels, memory: Binding['memory'], build: KernelBuild, level?: string): Kernels {
+  bindings.set(kernels, { memory, build, level })
   return kernels
 }
 
@@ -94,14 +96,14 @@ export function defineKernels<K extends OwnKernels>(options: OwnKernelsOptions<K
   }
 
   function bind(kernels: Kernels): K {
-    const { memory, build } = bindingOf(kernels)
+    const { memory, build, level } = bindingOf(kernels)
     if (compiled === undefined || build === 'plain') return plain
     const { exports } = new WebAssembly.Instance(moduleFor(memory.buffer), {
       env: { memory: memory as WebAssembly.Memory },
     })
     const at = placesIn(memory.buffer)
     const isNative = build === 'native'
-    const native: OwnBodies = isNative ? { ...nativeBodies(memory.buffer) } : {}
+    const native: OwnBodies = isNative ? { ...nativeBodies(memory.buffer, level) } : {}
     const members = twins!(exports as OwnBodies, isNative ? placesOfNative(memory, at) : at, native)
     for (const [name, member] of Object.entries(members)) {
       if (!Object.hasOwn(plain, name)) {

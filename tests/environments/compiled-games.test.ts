@@ -6,9 +6,12 @@ import { breakout } from '../../src/environments/minatar/breakout.ts'
 import { freeway } from '../../src/environments/minatar/freeway.ts'
 import { seaquest } from '../../src/environments/minatar/seaquest.ts'
 import { spaceInvaders } from '../../src/environments/minatar/space-invaders.ts'
+import { kernelBuilds } from '../../src/kernels/bind.ts'
 import { gridKernels } from '../../src/kernels/grids/bind.ts'
 import * as plain from '../../src/kernels/grids/plain.ts'
-import type { KernelBuild } from '../../src/kernels/kernels.ts'
+import { type Bodies, bindTwins } from '../../src/kernels/grids/twins.ts'
+import { nativeBodies } from '../../src/kernels/native.ts'
+import { type BenchBuild, levels } from '../support/builds.ts'
 import { lanesOf } from '../support/lanes.ts'
 import { isThorough, seeded } from '../support/tiers.ts'
 
@@ -109,13 +112,7 @@ const games: Record<string, Game> = {
 }
 
 /** Steps of a game in two sets of lanes that are to have the same bytes; returns what happened. */
-function play(
-  game: Game,
-  builds: readonly [KernelBuild, KernelBuild],
-  numLanes: number,
-  steps: number,
-  sticky: number,
-) {
+function play(game: Game, builds: readonly [BenchBuild, BenchBuild], numLanes: number, steps: number, sticky: number) {
   const maxEpisodeSteps = 60
   const environment = game.make({ stickyActionProbability: sticky, maxEpisodeSteps })
   const [theirs, ours] = builds.map((build) =>
@@ -190,8 +187,11 @@ function same(
   throw new Error(`${what}: element ${at} is ${b![at]}, that of the plain body ${a![at]}`)
 }
 
+/** `native` has the bodies of the best level, the last. */
+const builds: readonly BenchBuild[] = [...kernelBuilds().filter((build) => build !== 'plain'), ...levels.slice(0, -1)]
+
 describe.each(Object.entries(games))('%s', (name, game) => {
-  test.each(['simd', 'relaxed', 'native'] as const)('plays the plain body’s episodes, to the byte (%s)', (build) => {
+  test.each(builds)('plays the plain body’s episodes, to the byte (%s)', (build) => {
     const seen = new Set<number>()
     let [rewards, ends] = [0, 0]
     for (const [numLanes, steps, sticky] of [
@@ -212,9 +212,30 @@ describe.each(Object.entries(games))('%s', (name, game) => {
   })
 })
 
-test('each kernel of the games is compiled, and a step’s is native where there are many lanes', () => {
+test('each kernel of the games is compiled', () => {
   const lanes = lanesOf(asterix(), 1, 1, 'simd')
   const compiled = new Map(Object.entries(gridKernels(lanes.kernels)))
   for (const [name, kernel] of Object.entries(plain)) expect(compiled.get(name), name).not.toBe(kernel)
   expect([...compiled.keys()].sort()).toEqual(Object.keys(plain).sort())
+})
+
+test('a step of 16 lanes or more is native, one of fewer and a reset are not', () => {
+  const bodiesOf = (called: string[]) =>
+    Object.fromEntries(Object.keys(plain).map((name) => [name, () => called.push(name)])) as unknown as Bodies
+  const [wasm, native]: [string[], string[]] = [[], []]
+  const twins = bindTwins(bodiesOf(wasm), () => 0, plain, bodiesOf(native)) as unknown as Record<
+    string,
+    (...given: unknown[]) => void
+  >
+  const anything = {}
+  for (const name of Object.keys(twins)) {
+    if (name.endsWith('Reset')) twins[name]!(anything, anything, anything, anything, 100)
+    else for (const to of [18, 19]) twins[name]!(anything, anything, anything, 0, 3, to)
+  }
+  const steps = Object.keys(plain).filter((name) => name.endsWith('Step'))
+  expect(steps.length).toBe(5)
+  expect(native).toEqual(steps)
+  expect(wasm.toSorted()).toEqual(Object.keys(plain).toSorted())
+  if (levels.length > 0)
+    expect(Object.keys(nativeBodies(new SharedArrayBuffer(8)))).toEqual(expect.arrayContaining(steps))
 })

@@ -2,9 +2,8 @@
  * Calls of kernels for tests: columns laid out in one memory between guards, so that a body that writes beyond shows. Plain
  * bodies get columns that throw where an element is read or written that is not there.
  */
-import { createKernels } from '../../src/kernels/bind.ts'
-import { bindCompiled } from '../../src/kernels/compiled.ts'
-import type { KernelBuild, Kernels } from '../../src/kernels/kernels.ts'
+import type { Kernels } from '../../src/kernels/kernels.ts'
+import { type BenchBuild, kernelsOf } from '../support/builds.ts'
 
 export type Column = Float32Array | Float64Array | Int32Array | Uint32Array | Uint16Array | Uint8Array
 export type Argument = Column | number | boolean
@@ -145,16 +144,6 @@ const GROUPED: { readonly [name in keyof Kernels]?: Grouped } = {
     const read = { logprob: oldLogprob, reward, value, nextValue, terminated, truncated, valid }
     return [{ advantage, return: returns, ...read }, carry, logprob, ...numbers]
   },
-}
-
-/** A build, or the native one at a level: `native/avx2`. */
-export type BenchBuild = KernelBuild | `native/${string}`
-
-function kernelsOf(memory: WebAssembly.Memory, build: BenchBuild): Kernels {
-  const level = build.split('/')[1]
-  if (level === undefined) return createKernels(memory, build as KernelBuild)
-  const plain = createKernels(memory, 'plain')
-  return { ...plain, ...bindCompiled(memory, 'native', plain, 'lasting', level) }
 }
 
 /** The kernels of one build over a memory of their own. */

@@ -3,10 +3,10 @@
 import { expect, test } from 'vitest'
 import { kernelBuilds } from '../../src/kernels/bind.ts'
 import type { KernelBuild, Kernels } from '../../src/kernels/kernels.ts'
-import { nativeBodies, nativeLevels } from '../../src/kernels/native.ts'
+import { nativeBodies } from '../../src/kernels/native.ts'
+import { type BenchBuild, levels } from '../support/builds.ts'
 import * as fc from '../support/properties.ts'
-import { isThorough } from '../support/tiers.ts'
-import { type Argument, Bench, type BenchBuild, type Column, Numbers, type Outcome } from './calls.ts'
+import { type Argument, Bench, type Column, Numbers, type Outcome } from './calls.ts'
 
 /** What part of its cases a property tries: faults are looked for with few (scripts/mutate/vitest.config.mjs), as each needs a run. */
 const SHARE = Number(process.env.LAW_SHARE ?? 1)
@@ -18,13 +18,9 @@ export const RUNS = casesOf(CASES)
 
 /** The WebAssembly builds that this runtime can run. */
 export const builds: KernelBuild[] = kernelBuilds().filter((name) => name === 'simd' || name === 'relaxed')
-/**
- * The levels at which this machine runs native bodies: in the fast tier the least and the best, which has all bodies but those
- * of integers in common with the one below.
- */
-export const levels: BenchBuild[] = nativeLevels()
-  .filter((_, i, { length }) => isThorough || i === 0 || i === length - 1)
-  .map((level) => `native/${level}` as const)
+
+export { levels }
+
 export const nativeNames = levels.length > 0 ? Object.keys(nativeBodies(new SharedArrayBuffer(8))) : []
 /** The builds that have a compiled body of a kernel. */
 const buildsOf = (name: keyof Kernels): BenchBuild[] => (nativeNames.includes(name) ? [...builds, ...levels] : builds)

@@ -8,8 +8,7 @@ import {
   type Lanes,
   statePlan,
 } from '../../src/environments/environment.ts'
-import { createKernels } from '../../src/kernels/bind.ts'
-import type { KernelBuild } from '../../src/kernels/kernels.ts'
+import { type BenchBuild, kernelsOf } from './builds.ts'
 
 /** What observations of bytes begin with. */
 export const UNWRITTEN = 255
@@ -19,7 +18,7 @@ export function lanesOf<S>(
   environment: EnvironmentDefinition,
   numLanes: number,
   seed = 1,
-  build: KernelBuild = 'plain',
+  build: BenchBuild = 'plain',
 ): Lanes<S> & { readonly laneList: Uint32Array } {
   const { observationSpace, actionSpace } = environment
   const { arena, columns } = takeArena({
@@ -46,7 +45,7 @@ export function lanesOf<S>(
     answersLater() {},
     present: numLanes,
     random: new Random(seed),
-    kernels: createKernels(arena.memory, build),
+    kernels: kernelsOf(arena.memory, build),
   }
 }
 
