@@ -37,7 +37,7 @@ const PAGE = Object.values(JSON.parse(readFileSync(join(root, 'package.json'), '
 /** What a thread of a page runs. */
 const PAGE_WORKER = 'training/threads/worker.ts'
 /** What it is handed, and what it never does: it starts no threads, and conversations have one (`world/conversations/kind.ts`). */
-const WITHOUT = /\/((relaxed|simd)-module|worker-program|conversations\/kind)\.js$/
+const WITHOUT = /\/((relaxed|simd|grids)-module|worker-program|conversations\/kind)\.js$/
 
 const changed = changedSources('modules')
 if (changed.length === 0) process.exit()

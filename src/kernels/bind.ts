@@ -10,7 +10,7 @@ import { checkGiven, InputError, show } from '../base/errors.ts'
 import { allPlain, beside, hasPlain } from './bodies.ts'
 import { bestWebAssemblyBuild, bindCompiled } from './compiled.ts'
 import type { ColumnLife, KernelBuild, Kernels } from './kernels.ts'
-import { loadModule } from './modules.ts'
+import { loadModule, type Modules } from './modules.ts'
 import { type NativeReport, reportNative } from './native.ts'
 import { remember } from './own.ts'
 
@@ -66,13 +66,10 @@ export function createKernels(
 
 /**
  * Loads the compiled module of a build where modules are not files. A page awaits this before `createKernels`; `createWorld` awaits it
- * itself. Returns the module's bytes where another thread cannot load them: there it is called with them as `given`.
+ * itself. Returns the bytes of all loaded modules where another thread cannot load them: there it is called with them as `given`.
  * @throws InputError for a build that cannot be run here.
  */
-export async function loadKernels(
-  build: KernelBuild | 'best' = 'best',
-  given?: Uint8Array<ArrayBuffer>,
-): Promise<Uint8Array<ArrayBuffer> | undefined> {
+export async function loadKernels(build: KernelBuild | 'best' = 'best', given?: Modules): Promise<Modules | undefined> {
   const own = kernelBuildOf(build)
   return own === 'plain' ? undefined : loadModule(own === 'native' ? 'relaxed' : own, given)
 }

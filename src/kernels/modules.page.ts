@@ -3,7 +3,6 @@
  * and a page loads only the build that it can run.
  */
 import { InputError } from '../base/errors.ts'
-import type { WebAssemblyBuild } from './kernels.ts'
 import type * as node from './modules.ts'
 import { unshared } from './unshared.ts'
 
@@ -15,24 +14,35 @@ const relaxed = (): Promise<{ readonly text: string }> => import('./relaxed-modu
 // @ts-expect-error: they are not among the sources.
 const simd = (): Promise<{ readonly text: string }> => import('./simd-module.js')
 
-const loaded = new Map<WebAssemblyBuild, Uint8Array<ArrayBuffer>>()
+const loaded = new Map<string, Uint8Array<ArrayBuffer>>()
 
-export const loadModule: typeof node.loadModule = async (build, given) => {
-  const bytes = given ?? loaded.get(build) ?? (await unpack((await (build === 'relaxed' ? relaxed() : simd())).text))
-  loaded.set(build, bytes)
-  return bytes
+export type { Modules } from './modules.ts'
+
+export const loadModule: typeof node.loadModule = async (build, given = {}) => {
+  for (const [name, bytes] of Object.entries(given)) loaded.set(name, bytes)
+  if (!loaded.has(build)) loaded.set(build, await unpack((await (build === 'relaxed' ? relaxed() : simd())).text))
+  return Object.fromEntries(loaded)
 }
 
+const bytesOf = (text: string) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))
+
 async function unpack(text: string): Promise<Uint8Array<ArrayBuffer>> {
-  const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip'))
+  const stream = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream('gzip'))
   return new Uint8Array(await new Response(stream).arrayBuffer())
 }
 
-export const readModule: typeof node.readModule = (build, isShared) => {
-  const bytes = loaded.get(build)
-  if (bytes === undefined) throw new InputError('kernels', `${build}, which is not loaded`, 'await loadKernels() first')
-  return isShared ? bytes : unshared(bytes)
+function read(name: string): Uint8Array<ArrayBuffer> {
+  const bytes = loaded.get(name)
+  if (bytes !== undefined) return bytes
+  throw new InputError('kernels', `${name}, which is not loaded`, 'await loadKernels() first')
+}
+
+export const readModule: typeof node.readModule = (build, isShared) => (isShared ? read(build) : unshared(read(build)))
+
+/** A thread has no text: it gets the bytes with those of its build. */
+export const ownModule: typeof node.ownModule = (name, text = '') => {
+  if (text !== '') loaded.set(name, bytesOf(text))
+  return () => read(name)
 }
 
 export const readBytes: typeof node.readBytes = ({ pathname }) => {

@@ -10,22 +10,28 @@ const folder = new URL(import.meta.url.endsWith('.ts') ? '../../dist/src/kernels
 /** Whether modules can be read here. */
 export const hasModules: boolean = builtin('node:fs') !== undefined
 
-/** Lets modules of a build be read, or takes one's bytes. Returns the bytes where another thread could not load them. */
-export async function loadModule(
-  _build: WebAssemblyBuild,
-  _given?: Uint8Array<ArrayBuffer>,
-): Promise<Uint8Array<ArrayBuffer> | undefined> {
+/** The bytes of modules, by the name of their build or of what is of its own. */
+export type Modules = Readonly<Record<string, Uint8Array<ArrayBuffer>>>
+
+/** Lets modules of a build be read, or takes those that another thread loaded. Returns all where another thread could not load them. */
+export async function loadModule(_build: WebAssemblyBuild, _given?: Modules): Promise<Modules | undefined> {
   return undefined // A file can be read at any time.
 }
 
 /** The bytes of a build's module, for a memory that is shared or not. */
 export function readModule(build: WebAssemblyBuild, isShared: boolean): Uint8Array<ArrayBuffer> {
-  const bytes = readOwnModule(`${build}.shared.wasm`)
+  const bytes = readShared(build)
   return isShared ? bytes : unshared(bytes)
 }
 
+/** Reads a module of kernels that stand beside those of all builds, for shared memory. `_text`: in a page, its bytes as text. */
+export function ownModule(name: string, _text = ''): () => Uint8Array<ArrayBuffer> {
+  return () => readShared(name)
+}
+
 /** The bytes of a module for shared memory that the build left beside this file. @throws InputError if it is not there. */
-export function readOwnModule(file: string): Uint8Array<ArrayBuffer> {
+function readShared(name: string): Uint8Array<ArrayBuffer> {
+  const file = `${name}.shared.wasm`
   try {
     return readBytes(ownFile(new URL(file, folder)))
   } catch (cause) {

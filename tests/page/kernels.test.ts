@@ -1,6 +1,8 @@
 /** A page has the bodies of kernels that have no compiled twin, and no others; so none may be missing. */
 import { expect, test } from 'vitest'
 import { beside, hasPlain } from '../../src/kernels/bodies.page.ts'
+import { bodies as games } from '../../src/kernels/grids/bodies.page.ts'
+import * as plainGames from '../../src/kernels/grids/plain.ts'
 import * as plain from '../../src/kernels/plain.ts'
 import { bindTwins } from '../../src/kernels/twins.ts'
 import * as uncompiled from '../../src/kernels/uncompiled.ts'
@@ -14,4 +16,9 @@ test('every kernel of a page has a body: compiled, or plain where it is not', ()
   expect(Object.keys(uncompiled).filter((name) => name in twins)).toEqual([])
   expect(Object.keys(beside).filter((name) => name in twins)).toEqual(['cartPoleStep', 'pendulumStep'])
   expect(hasPlain).toBe(false)
+})
+
+test('grid games have a compiled body for each of their kernels in a page, and carry no other', () => {
+  expect(Object.keys(games).toSorted()).toEqual(Object.keys(plainGames).toSorted())
+  for (const [name, body] of Object.entries(plainGames)) expect(games[name as keyof typeof games], name).not.toBe(body)
 })

@@ -3,8 +3,8 @@
  * their plain bodies nor their module.
  */
 import { defineKernels } from '../own.ts'
+import { bodies } from './bodies.ts'
 import { readGrids } from './module.ts'
-import * as plain from './plain.ts'
 import { type Bodies, bindTwins } from './twins.ts'
 
 export type { GridLanes } from './lanes.ts'
@@ -12,7 +12,7 @@ export { SEA } from './seaquest.ts'
 
 /** The kernels of grid games, from those of a thread. */
 export const gridKernels = defineKernels({
-  plain: { ...plain },
+  plain: bodies,
   compiled: readGrids,
-  twins: (body, at, native) => bindTwins(body as Bodies, at, plain, { ...body, ...native } as Bodies),
+  twins: (body, at, native) => bindTwins(body as Bodies, at, bodies, { ...body, ...native } as Bodies),
 })

@@ -1,4 +1,4 @@
 /** The compiled module of the kernels of grid games: after the build, a file. A page has another body (`module.page.ts`). */
-import { readOwnModule } from '../modules.ts'
+import { ownModule } from '../modules.ts'
 
-export const readGrids = (): Uint8Array<ArrayBuffer> => readOwnModule('grids.shared.wasm')
+export const readGrids = ownModule('grids')

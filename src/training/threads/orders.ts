@@ -32,8 +32,8 @@ export interface ThreadOrder {
   readonly count: number
   readonly seed: number
   readonly kernels: KernelBuild
-  /** The bytes of the kernels' module, where a thread cannot load it; `Team.start` adds them. */
-  readonly module?: Uint8Array<ArrayBuffer> | undefined
+  /** The bytes of the kernels' modules, where a thread cannot load them; `Team.start` adds them. */
+  readonly modules?: Readonly<Record<string, Uint8Array<ArrayBuffer>>> | undefined
   /** Room for this thread's trace, if one is recorded. */
   readonly trace: Float64Array | undefined
 }

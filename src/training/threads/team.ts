@@ -163,9 +163,9 @@ export class Team {
   /** Starts workers with these orders. `describe` gives a worker's lanes as text. */
   static async start(orders: readonly WorkerOrder[], describe: (index: number) => string): Promise<Team> {
     const { control, count, kernels } = orders[0]!
-    const module = await loadKernels(kernels)
+    const modules = await loadKernels(kernels)
     const entry = new URL('./worker.js', import.meta.url)
-    const workers = orders.map((order) => startThread(entry, { ...order, module }, `colonnade ${order.index}`))
+    const workers = orders.map((order) => startThread(entry, { ...order, modules }, `colonnade ${order.index}`))
     const indices = orders.map(({ index }) => index)
     const team = new Team(workers, indices, new Barrier(control, count, numCores()), describe)
     try {

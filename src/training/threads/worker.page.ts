@@ -15,5 +15,5 @@ import { work } from './work.ts'
 giveOwn({ ...[...environments, ...wrappers, ...policies, ...algorithms, ...ownSystems] })
 
 addEventListener('message', ({ data }: MessageEvent<LanesOrder>) => {
-  work(data, (failure) => postMessage(failure), loadKernels(data.kernels, data.module))
+  work(data, (failure) => postMessage(failure), loadKernels(data.kernels, data.modules))
 })

@@ -1,0 +1,4 @@
+/** The plain bodies of the kernels of grid games. */
+import * as plain from './plain.ts'
+
+export const bodies = { ...plain }
