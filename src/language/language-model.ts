@@ -240,9 +240,24 @@ async function adapt(
   const { loraMagnitude } = given
   if (adapter !== '') {
     const opened = await openLora(adapter, model)
-    const has = opened.model.settings.rank
-    if (rank !== 0 && rank !== has) {
-      throw new InputError('languageModel.loraRank', show(rank), `${has}, as ${adapter} has, or 0`)
+    const has = opened.model.settings
+    const { numLayers } = model.shape
+    const { layers = Array.from({ length: numLayers }, (_, i) => i) } = has
+    const isLast = layers.length === loraLayers && layers[0] === numLayers - loraLayers
+    const names = (list: readonly string[]) => list.toSorted().join(',')
+    const asked = [
+      ['loraRank', rank, has.rank],
+      ['loraAlpha', loraAlpha, has.alpha],
+      ['loraDropout', dropout, has.dropout],
+      ['loraTargets', names(loraTargets), names(has.targets)],
+      ['loraLayers', loraLayers, isLast ? loraLayers : `layers ${layers.join(', ')}`],
+      ['loraStabilized', loraStabilized, has.rankStabilized === true],
+      ['loraMagnitude', loraMagnitude, has.magnitude === true],
+    ] as const
+    for (const [key, own, its] of asked) {
+      if (!own || own === its) continue
+      const orNone = typeof own === 'number' ? ', or 0' : typeof own === 'string' ? ', or none' : ''
+      throw new InputError(`languageModel.${key}`, String(own), `${its}, as ${adapter} has${orNone}`)
     }
     return opened
   }

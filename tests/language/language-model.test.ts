@@ -105,6 +105,25 @@ describe("a language model from Hugging Face's files", () => {
     await expect(createWorld({ ...options, policy: languageModel({ folder, adapter, loraRank: 3 }) })).rejects.toThrow(
       /loraRank: got 3, expected 2, as .* has, or 0/,
     )
+    for (const [settings, said] of [
+      [{ loraAlpha: 5 }, /loraAlpha: got 5, expected 4, as .* has, or 0/],
+      [{ loraDropout: 0.1 }, /loraDropout: got 0.1, expected 0, as .* has, or 0/],
+      [{ loraTargets: ['q_proj'] }, /loraTargets: got q_proj, expected down_proj,.*v_proj, as .* has, or none/],
+      [{ loraLayers: 2 }, /loraLayers: got 2, expected layers 0, as .* has, or 0/],
+      [{ loraStabilized: true }, /loraStabilized: got true, expected false, as .* has/],
+      [{ loraMagnitude: true }, /loraMagnitude: got true, expected false, as .* has/],
+    ] satisfies [Parameters<typeof languageModel>[0], RegExp][]) {
+      const policy = languageModel({ folder, adapter, ...settings })
+      await expect(createWorld({ ...options, policy })).rejects.toThrow(said)
+    }
+    const alike = {
+      loraRank: 2,
+      loraAlpha: 4,
+      loraTargets: model.adapter!.lora.settings.targets as string[],
+      loraLayers: 1,
+    }
+    const taken = (await createWorld({ ...options, policy: languageModel({ folder, adapter, ...alike }) })).cohort()
+    expect(taken.adapter!.weights).toEqual(model.adapter!.weights)
     const cache = await temporaryFolder()
     const misspelt = loadLanguageModel('modle', { offline: true, cache })
     await expect(misspelt).rejects.toThrow(/offline is set; and there is no folder modle, expected/)
