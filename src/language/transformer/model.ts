@@ -45,6 +45,28 @@ export interface TransformerModel {
   initialize(weights: Float32Array, random: Random, key: number): void
 }
 
+/** What `transformer` takes beside a configuration. */
+export interface TransformerOptions {
+  readonly valueHead?: boolean
+  readonly quantizeActivations?: boolean
+  readonly checkpointing?: boolean
+  readonly cacheBits?: CacheBits
+  readonly embeddingBits?: WeightBits
+  readonly routerLoss?: number
+}
+
+/** The options of a model, with which `transformer` makes it again from its configuration. */
+export function optionsOf(model: TransformerModel): Required<TransformerOptions> {
+  return {
+    valueHead: model.hasValueHead,
+    quantizeActivations: model.quantizesActivations,
+    checkpointing: model.recomputesActivations,
+    cacheBits: model.cacheBits,
+    embeddingBits: model.embeddingBits,
+    routerLoss: model.routerLoss,
+  }
+}
+
 /**
  * A transformer from the content of a `config.json` of a family in `families.ts`. `valueHead` adds a
  * value head that begins at 0, for algorithms with a critic. `quantizeActivations` quantizes inputs to 8 bits where
@@ -66,15 +88,7 @@ export function transformer(
     cacheBits = 32,
     embeddingBits = 32,
     routerLoss = 0,
-  }: {
-    readonly subject?: string
-    readonly valueHead?: boolean
-    readonly quantizeActivations?: boolean
-    readonly checkpointing?: boolean
-    readonly cacheBits?: CacheBits
-    readonly embeddingBits?: WeightBits
-    readonly routerLoss?: number
-  } = {},
+  }: TransformerOptions & { readonly subject?: string } = {},
 ): TransformerModel {
   checkGiven('config of transformer', config, [])
   const shape = transformerShape(config, subject)

@@ -61,8 +61,16 @@ const isEmbedding = (name: string): boolean => name === EMBEDDING || name === HE
 
 const sum = (numbers: readonly number[]) => numbers.reduce((total, each) => total + each, 0)
 
-/** The columns of quantized weights: 2 bytes per weight in bf16, 1 in 8 bits, 18 for each 32 in 4 bits, 4 per other. */
+/**
+ * The columns of quantized weights: 2 bytes per weight in bf16, 1 in 8 bits, 18 for each 32 in 4 bits, 4 per other.
+ * @throws InputError for a model of which only the projections, or only the embedding and the head, are in bf16.
+ */
 export function quantizedPlan(model: TransformerModel, bits: FewBits) {
+  const { embeddingBits } = model
+  if ((bits === 16) !== (embeddingBits === 16)) {
+    const expected = bits === 16 ? '16' : '32, 8 or 4'
+    throw new InputError('embeddingBits of transformer', `${embeddingBits}, for projections in ${bits} bits`, expected)
+  }
   const { kept, quantized } = divide(model, bits)
   const sizes = quantized.map(sizesOf)
   return {
@@ -107,12 +115,21 @@ export function setWeights(weights: BaseWeights, model: TransformerModel, whole:
 /** Takes rows of a parameter in f32, from row `firstRow` on. */
 export type TakeRows = (parameter: Parameter, values: Float32Array, firstRow: number) => void
 
+/** The largest f32 that does not become infinite in bf16. */
+const LARGEST_BEFORE_BF16 = 2 ** 128 - 2 ** 119 - 2 ** 104
+
+function checkSize(name: string, values: Float32Array, largest: number): void {
+  const tooLarge = values.find((weight) => Math.abs(weight) > largest)
+  if (tooLarge !== undefined)
+    throw new InputError('weights', `${tooLarge} in ${name}`, `at most ±${largest}, or 8 bits`)
+}
+
 /** Rows that 4 bits keep together: rows are taken from a multiple of it on. */
 export const ROWS_TOGETHER = 16
 
 /**
  * Fills a model's weights row by row: quantizes the rows of projections as `quantizeTransformer` does, and copies the others.
- * @throws InputError for weights that are in 4 bits above 8 times f16's largest number.
+ * @throws InputError for weights that are in 4 bits above 8 times f16's largest number, or infinite in bf16.
  */
 export function rowTaker(model: TransformerModel, weights: BaseWeights): TakeRows {
   if (weights instanceof Float32Array) {
@@ -129,6 +146,7 @@ export function rowTaker(model: TransformerModel, weights: BaseWeights): TakeRow
     const numInputs = shape[1]!
     const numRows = values.length / numInputs
     if (matrix.bits === 16) {
+      checkSize(name, values, LARGEST_BEFORE_BF16)
       matrix.values.set(narrowBf16(values), firstRow * numInputs)
       return
     }
@@ -137,10 +155,7 @@ export function rowTaker(model: TransformerModel, weights: BaseWeights): TakeRow
       quantizeRows(matrix.values.subarray(firstRow * numInputs), scale, values, numRows, numInputs)
       return
     }
-    const tooLarge = values.find((weight) => Math.abs(weight) > LARGEST_4_BITS)
-    if (tooLarge !== undefined) {
-      throw new InputError('weights', `${tooLarge} in ${name}`, `at most ±${LARGEST_4_BITS}, or quantize=8`)
-    }
+    checkSize(name, values, LARGEST_4_BITS)
     quantizeRows4(matrix.values.subarray(bytesIn4Bits(firstRow, numInputs)), values, numRows, numInputs)
   }
 }
@@ -148,8 +163,8 @@ export function rowTaker(model: TransformerModel, weights: BaseWeights): TakeRow
 /**
  * Fills the columns from a model's weights. bf16 rounds to the nearest. In 8 bits each weight moves by at most 1/254 of its row's
  * largest; in 4 bits by at most 1/8 of the largest of its 32, or half of that if it has the largest's sign.
- * @throws InputError for weights that are of another length, not finite, or in 4 bits above 8 times f16's largest
- * number.
+ * @throws InputError for weights that are of another length, not finite, in 4 bits above 8 times f16's largest
+ * number, or infinite in bf16.
  */
 export function quantizeTransformer(columns: QuantizedColumns, model: TransformerModel, weights: Float32Array): void {
   checkWeights(model, weights)

@@ -11,7 +11,7 @@ import type { DecodingColumns } from '../../engines/local/local-columns.ts'
 import type { KernelBuild } from '../../kernels/kernels.ts'
 import type { TransformerConfig } from '../../language/transformer/config.ts'
 import type { LoraSettings } from '../../language/transformer/lora.ts'
-import type { CacheBits } from '../../language/transformer/model.ts'
+import type { TransformerOptions } from '../../language/transformer/model.ts'
 import type { BaseWeights } from '../../language/transformer/quantized.ts'
 import type { Sampling } from '../../language/transformer/sampling.ts'
 import type { EpisodeCohort } from '../../world/episodes/cohort.ts'
@@ -76,11 +76,7 @@ export interface LanesOrder extends ThreadOrder {
 export interface TextOrder extends ThreadOrder {
   readonly kind: 'text'
   readonly config: TransformerConfig
-  readonly valueHead: boolean
-  readonly quantizeActivations: boolean
-  readonly checkpointing: boolean
-  readonly cacheBits: CacheBits
-  readonly routerLoss: number
+  readonly options: Required<TransformerOptions>
   /** The adapter's settings; null without one. */
   readonly lora: LoraSettings | null
   readonly context: number

@@ -245,7 +245,9 @@ describe.each(WAYS)('a model in %d bits, its embedding in %d', (bits, embeddingB
       expect(quantizedWeightsOf('file', tensors, model, 'q.', bits)).toEqual(whole)
       const other = bits === 8 ? 4 : 8
       expect(() => quantizedWeightsOf('file', tensors, model, 'q.', other)).toThrow(
-        /^file: got .*, expected (scale|values)/,
+        bits === 16
+          ? /^embeddingBits of transformer: got 16, for projections in 8 bits/
+          : /^file: got .*, expected (scale|values)/,
       )
       tensors.delete('q.scale')
       expect(() => quantizedWeightsOf('file', tensors, model, 'q.', bits)).toThrow('got no scale')
@@ -275,6 +277,27 @@ test('4 bits hold no weights larger than eight times what f16 holds', async () =
   const made = (weight: number) => packed(model, weights.with(offset + 3, weight), 'plain', 64, 40, undefined, 4)
   expect(() => made(-LARGEST_4_BITS)).not.toThrow()
   expect(() => made(-LARGEST_4_BITS - 1)).toThrow(
-    'weights: got -524033 in model.layers.1.mlp.down_proj.weight, expected at most ±524032, or quantize=8',
+    'weights: got -524033 in model.layers.1.mlp.down_proj.weight, expected at most ±524032, or 8 bits',
   )
+})
+
+test('bf16 holds no weights that it would round to infinity', async () => {
+  const { model: given, weights } = await wholeModel('llama')
+  const model = { ...given, embeddingBits: 16 as const }
+  const { offset } = model.parameters.find(({ name }) => name === 'model.embed_tokens.weight')!
+  const made = (weight: number) => packed(model, weights.with(offset, weight), 'plain', 64, 40, undefined, 16)
+  const largest = Math.fround(2 ** 128 - 2 ** 119 - 2 ** 104)
+  expect(() => made(largest)).not.toThrow()
+  expect(() => made(-(2 ** 128 - 2 ** 119))).toThrow(
+    /^weights: got -3.396\d*e\+38 in model.embed_tokens.weight, expected at most ±3.39\d*e\+38, or 8 bits$/,
+  )
+})
+
+test('bf16 is for all matrices or for none', () => {
+  const config = { model_type: 'llama', vocab_size: 64, hidden_size: 32, num_hidden_layers: 1, num_attention_heads: 4 }
+  const sizes = { intermediate_size: 48, max_position_embeddings: 64, rms_norm_eps: 1e-5, rope_theta: 1e4 }
+  const planned = (bits: 16 | 8, embeddingBits: WeightBits) => () =>
+    quantizedPlan(transformer({ ...config, ...sizes }, { embeddingBits }), bits)
+  expect(planned(16, 32)).toThrow('embeddingBits of transformer: got 32, for projections in 16 bits, expected 16')
+  expect(planned(8, 16)).toThrow('embeddingBits of transformer: got 16, for projections in 8 bits, expected 32, 8 or 4')
 })

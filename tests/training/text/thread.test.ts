@@ -66,6 +66,10 @@ describe('three threads of a language model', () => {
     [' with a cache in bf16', { cacheBits: 16 }],
     [' with activations computed again', { layers: 2, loraRank: 2, loraDropout: 0.1, checkpointing: true }],
     [' frozen in 8 bits under its adapter', { loraRank: 2, quantize: 8, quantizeActivations: true }],
+    [' frozen in bf16', { loraRank: 2, quantize: 16 }],
+    [' frozen in 4 bits, with its embedding', { loraRank: 2, quantize: 4, embeddingBits: 4 }],
+    [' frozen in 4 bits, its embedding in 8', { loraRank: 2, quantize: 4, embeddingBits: 8 }],
+    [' frozen in 8 bits, its embedding in 4', { loraRank: 2, quantize: 8, embeddingBits: 4 }],
   ])('choose, evaluate and learn%s to the bits of one', async (_, model) => {
     const alone = await outcome(await trainerOf(1, model))
     const trainer = await trainerOf(3, model)

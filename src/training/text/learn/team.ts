@@ -10,6 +10,7 @@ import { Work } from '../../../base/clock.ts'
 import { sharedBytes } from '../../../base/shared.ts'
 import { sendColumns } from '../../../components/places.ts'
 import type { DecodingWorkers } from '../../../engines/engine.ts'
+import { optionsOf } from '../../../language/transformer/model.ts'
 import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
 import type { World } from '../../../world/world.ts'
 import { Aborted, CONTROL_WORDS, type TextOrder } from '../../threads/orders.ts'
@@ -123,11 +124,7 @@ export class TextTeam implements DecodingWorkers {
         kind: 'text',
         ...{ memory, control, command: this.#command, index, count, seed, kernels, trace: this.#traces[i] },
         config: model.config,
-        valueHead: model.hasValueHead,
-        quantizeActivations: model.quantizesActivations,
-        checkpointing: model.recomputesActivations,
-        cacheBits: model.cacheBits,
-        routerLoss: model.routerLoss,
+        options: optionsOf(model),
         lora: adapter?.lora.settings ?? null,
         ...{ context, sampling, explore, apart },
         columns: sendColumns(

@@ -20,7 +20,7 @@ import { TextCommand } from './team.ts'
 /** A worker's program. It shares weights and cache, and has the model but not the environment. */
 export function textProgram(order: TextOrder): WorkerProgram {
   const { memory, index, seed, kernels: build, config, context, sampling, explore } = order
-  const { valueHead, quantizeActivations, checkpointing, cacheBits, routerLoss, apart } = order
+  const { apart } = order
   const {
     decoding,
     learner,
@@ -28,7 +28,7 @@ export function textProgram(order: TextOrder): WorkerProgram {
     adapter: adapted,
   } = viewColumns(receiveColumns(order.columns, apart), memory, apart)
   const kernels = createKernels(memory, build, apart === null ? 'lasting' : 'apart')
-  const model = transformer(config, { valueHead, quantizeActivations, checkpointing, cacheBits, routerLoss })
+  const model = transformer(config, order.options)
   const random = new Random(seed)
   const adapter = order.lora === null ? null : { lora: lora(model, order.lora), weights: adapted, random }
   const clock = new Clock()
