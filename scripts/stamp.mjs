@@ -6,10 +6,13 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
+/** The files in a folder, but for packages that were installed there. */
 const filesIn = (folder, pattern) =>
-  readdirSync(join(root, folder), { recursive: true })
-    .map((name) => `${folder}/${name.replaceAll('\\', '/')}`)
-    .filter((path) => pattern.test(path))
+  readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
+    const path = `${folder}/${entry.name}`
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : filesIn(path, pattern)
+    return pattern.test(path) ? [path] : []
+  })
 const scripts = (...names) => names.map((name) => `scripts/${name}.mjs`)
 
 /** The sources of each step, by path from the repository's root. */

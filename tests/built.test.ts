@@ -1,8 +1,8 @@
 /** What the build makes of the modules: few files to load, and one object for each name, however it is imported. */
 import { execFileSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { MAIN } from './support/command.ts'
 import { temporaryFolder } from './support/temporary.ts'
@@ -68,4 +68,24 @@ describe('a module at its own path', () => {
     expect(wrong).toEqual([])
     expect(mlp).toBe(new URL('./policies/mlp.js', INDEX).href)
   })
+})
+
+test('packages that an example installed are no sources, even if one links to this folder', async () => {
+  const folder = await temporaryFolder()
+  const installed = join(folder, 'examples/pond/node_modules')
+  for (const path of ['scripts', 'src/kernels', 'bench', 'examples/pond/node_modules/three']) {
+    mkdirSync(join(folder, path), { recursive: true })
+  }
+  cpSync(fileURLToPath(new URL('../scripts/stamp.mjs', import.meta.url)), join(folder, 'scripts/stamp.mjs'))
+  symlinkSync(folder, join(installed, 'colonnade'), 'junction')
+  for (const path of ['src/kernels/gae.ts', 'examples/pond/pond.ts', 'examples/pond/node_modules/three/three.ts']) {
+    writeFileSync(join(folder, path), '')
+  }
+  const { SOURCES } = (await import(pathToFileURL(join(folder, 'scripts/stamp.mjs')).href)) as {
+    SOURCES: { modules(): string[] }
+  }
+  expect(SOURCES.modules().filter((path) => path.endsWith('.ts'))).toEqual([
+    'src/kernels/gae.ts',
+    'examples/pond/pond.ts',
+  ])
 })

@@ -4,8 +4,12 @@ import * as three from 'three'
 import { Alga, createPond, Fish, NUM_ALGAE, NUM_FISH, Pike, STEP_S } from './pond.ts'
 
 const byId = (id) => document.getElementById(id)
+const say = (message) => {
+  byId('keys').textContent = message
+}
+addEventListener('error', ({ error, message }) => say(error?.message ?? message))
 if (!crossOriginIsolated)
-  byId('keys').textContent = 'This page lacks the headers by which it may share memory; see vite.config.js.'
+  throw new Error('This page lacks the headers by which it may share memory; see vite.config.js.')
 const pond = createPond()
 const { Position, Heading, Age, Steering, caught, eaten, steps, frame, waits } = pond
 const [pike] = query(pond, [Pike])
@@ -15,9 +19,10 @@ Steering.turn[pike] = Number.NaN
 const worker = new Worker(new URL('./learn.ts', import.meta.url), { type: 'module' })
 worker.postMessage(pond.memory)
 worker.addEventListener('message', ({ data }) => {
-  if (data.message !== undefined) byId('keys').textContent = data.message
+  if (data.message !== undefined) say(data.message)
   else byId('steps').textContent = data.steps.toLocaleString('en-US')
 })
+worker.addEventListener('error', ({ message }) => say(message || 'The worker in which the fish learn could not start.'))
 
 const canvas = document.querySelector('canvas')
 const renderer = new three.WebGLRenderer({ canvas, antialias: true })
