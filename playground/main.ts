@@ -307,7 +307,7 @@ function tellPeople(message: string, isWrong = false): void {
 function showBrowser({ threads, why, kernels, checks }: Extract<ToldLanes, { told: 'browser' }>['report']): void {
   const lines = [
     `Threads of a training: ${threads}${why === null ? '' : `, since ${why}`}`,
-    `Kernels: ${kernels}`,
+    `Kernels: ${kernels ?? 'none'}`,
     ...checks.map(({ name, why }) => `${name}: ${why === null ? 'yes' : `no, ${why}`}`),
   ]
   byId('checks').replaceChildren(

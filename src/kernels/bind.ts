@@ -7,7 +7,7 @@
  * @module colonnade/kernels
  */
 import { checkGiven, InputError, show } from '../base/errors.ts'
-import { allPlain, beside, hasPlain } from './bodies.ts'
+import { beside, hasPlain } from './bodies.ts'
 import { bestWebAssemblyBuild, bindCompiled } from './compiled.ts'
 import type { ColumnLife, KernelBuild, Kernels } from './kernels.ts'
 import { loadModule, type Modules } from './modules.ts'
@@ -60,7 +60,7 @@ export function createKernels(
 ): Kernels {
   checkGiven('memory of createKernels', memory, ['buffer'])
   const own = kernelBuildOf(build)
-  if (own === 'plain') return remember({ ...allPlain() }, memory, own)
+  if (own === 'plain') return remember({ ...beside }, memory, own)
   return remember({ ...beside, ...bindCompiled(memory, own, beside, columns) }, memory, own)
 }
 
@@ -74,11 +74,11 @@ export async function loadKernels(build: KernelBuild | 'best' = 'best', given?: 
   return own === 'plain' ? undefined : loadModule(own === 'native' ? 'relaxed' : own, given)
 }
 
-/** The builds that can be run here, from the slowest to the fastest. */
+/** The builds that can be run here, from the slowest to the fastest; none in a browser without SIMD in WebAssembly. */
 export function kernelBuilds(): readonly KernelBuild[] {
   const best = bestWebAssemblyBuild()
-  if (best === undefined) return ['plain']
   const plain = hasPlain ? (['plain'] as const) : []
+  if (best === undefined) return plain
   if (best === 'simd') return [...plain, 'simd']
   return [...plain, 'simd', 'relaxed', ...(examineNative().level === null ? [] : (['native'] as const))]
 }
@@ -95,15 +95,17 @@ export function describeNative(build: KernelBuild): string | null {
   return build === 'native' ? `${level}, from ${from}` : null
 }
 
-/** The fastest build that can be run here. */
+/** The fastest build that can be run here. @throws InputError if there is none. */
 export function bestKernelBuild(): KernelBuild {
-  return kernelBuilds().at(-1)!
+  const best = kernelBuilds().at(-1)
+  if (best !== undefined) return best
+  throw new InputError('kernels of this browser', 'no SIMD in WebAssembly', 'a browser that has it')
 }
 
 /** A build by name, `best` (default) for the fastest that can be run here. @throws InputError for one that cannot be run here. */
 export function kernelBuildOf(name: KernelBuild | 'best' = 'best'): KernelBuild {
-  if (name === 'best') return bestKernelBuild()
   const builds = kernelBuilds()
+  if (name === 'best' || builds.length === 0) return bestKernelBuild()
   if (builds.includes(name)) return name
   const why = name === 'native' ? ` (native: ${examineNative().why})` : ''
   throw new InputError('kernels', show(name), `best, or one of ${builds.join(', ')} in this runtime${why}`)

@@ -7,8 +7,3 @@ export const hasPlain: boolean = true
 
 /** The bodies that stand beside compiled ones. */
 export const beside: Kernels = plain
-
-/** All plain bodies. @throws InputError where they are not. */
-export function allPlain(): Kernels {
-  return plain
-}

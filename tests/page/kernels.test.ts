@@ -1,4 +1,5 @@
 /** A page has the bodies of kernels that have no compiled twin, and no others; so none may be missing. */
+import { execFileSync } from 'node:child_process'
 import { expect, test } from 'vitest'
 import { beside, hasPlain } from '../../src/kernels/bodies.page.ts'
 import { bodies as games } from '../../src/kernels/grids/bodies.page.ts'
@@ -21,4 +22,20 @@ test('every kernel of a page has a body: compiled, or plain where it is not', ()
 test('grid games have a compiled body for each of their kernels in a page, and carry no other', () => {
   expect(Object.keys(games).toSorted()).toEqual(Object.keys(plainGames).toSorted())
   for (const [name, body] of Object.entries(plainGames)) expect(games[name as keyof typeof games], name).not.toBe(body)
+})
+
+test('a browser without SIMD is told so when a world is made, and by doctor', () => {
+  const page = new URL('../../dist/page/', import.meta.url).href
+  const program = `
+    WebAssembly.validate = () => false
+    const { cartPole, createWorld, doctor, mlp } = await import('${page}index.js')
+    const { createKernels, kernelBuilds } = await import('${page}kernels/bind.js')
+    const whyNot = async (act) => act().then(() => 'nothing', ({ message }) => message)
+    const world = (kernels) => whyNot(() => createWorld({ environment: cartPole(), policy: mlp(), numLanes: 4, kernels }))
+    const refused = [await world('best'), await world('plain'), await world('relaxed')]
+    refused.push(await whyNot(async () => createKernels(new WebAssembly.Memory({ initial: 1 }))))
+    console.log(JSON.stringify({ refused, builds: kernelBuilds(), kernels: (await doctor()).kernels }))`
+  const said = execFileSync(process.execPath, ['--input-type=module', '--eval', program], { encoding: 'utf8' })
+  const refused = 'kernels of this browser: got no SIMD in WebAssembly, expected a browser that has it'
+  expect(JSON.parse(said)).toEqual({ refused: Array(4).fill(refused), builds: [], kernels: null })
 })

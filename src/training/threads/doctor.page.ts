@@ -1,6 +1,6 @@
 /** What a page can use of its browser, and why not: threads, kernels, a GPU and files that outlive it. */
 import { numCores } from '../../base/threads/cores.ts'
-import { bestKernelBuild } from '../../kernels/bind.ts'
+import { kernelBuilds } from '../../kernels/bind.ts'
 import type { KernelBuild } from '../../kernels/kernels.ts'
 
 /** Something that a page may lack. */
@@ -20,8 +20,8 @@ export interface PageCheck {
 
 /** What `doctor` found. */
 export interface PageReport {
-  /** The build of the kernels that a world takes. */
-  readonly kernels: KernelBuild
+  /** The build of the kernels that a world takes; null where none can be run, so that no world can be made. */
+  readonly kernels: KernelBuild | null
   /** How many threads the machine runs at once, by `navigator.hardwareConcurrency`. */
   readonly cores: number
   /** How many threads a training can use here. */
@@ -40,7 +40,7 @@ const HEADERS =
  * const { threads, why } = await doctor() // 1, and the headers that the page lacks
  */
 export async function doctor(): Promise<PageReport> {
-  const kernels = bestKernelBuild()
+  const kernels = kernelBuilds().at(-1) ?? null
   const { crossOriginIsolated: isIsolated = false, isSecureContext: isSecure = false, navigator } = globalThis
   const check = (name: PageCheck['name'], isThere: boolean, why: string): PageCheck => {
     return { name, isThere, why: isThere ? null : why }
@@ -50,7 +50,7 @@ export async function doctor(): Promise<PageReport> {
     check('crossOriginIsolated', isIsolated, isSecure ? HEADERS : `${unsafe}, and ${HEADERS}`),
     check('SharedArrayBuffer', typeof SharedArrayBuffer === 'function', HEADERS),
     check('Atomics.waitAsync', typeof Atomics.waitAsync === 'function', 'the browser has no Atomics.waitAsync'),
-    check('WebAssembly SIMD', kernels !== 'plain', 'the browser or its processor has no SIMD in WebAssembly'),
+    check('WebAssembly SIMD', kernels !== null, 'the browser or its processor has no SIMD in WebAssembly'),
     check(
       'WebAssembly relaxed SIMD',
       kernels === 'relaxed',
