@@ -453,6 +453,7 @@ document.addEventListener('keydown', (event) => {
 document.addEventListener('keyup', (event) => pressed.delete(event.key))
 addEventListener('blur', () => pressed.clear())
 
+if (!('transferControlToOffscreen' in canvas)) tellPeople('This page needs a browser with OffscreenCanvas.', true)
 const offscreen = canvas.transferControlToOffscreen()
 paint({ ask: 'canvas', canvas: offscreen }, [offscreen])
 new ResizeObserver(resize).observe(canvas)

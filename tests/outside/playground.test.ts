@@ -225,6 +225,43 @@ test('the page does not wait for pictures that are slow, and says that fewer lan
   expect(wrong).toEqual([])
 })
 
+/** A page whose frames come late, each 40 milliseconds after the one before. */
+const LATE = `
+globalThis.requestAnimationFrame = (act) => setTimeout(() => act(performance.now()), 40)
+`
+/** A trainer that tells how long it rests, for each millisecond since its last rest. */
+const RESTS = `{
+  const { setTimeout } = globalThis
+  const rests = []
+  let begunAt = performance.now()
+  globalThis.setTimeout = (act, ms) => {
+    rests.push(ms / (performance.now() - begunAt))
+    return setTimeout(() => { begunAt = performance.now(); act() }, ms)
+  }
+  const channel = new BroadcastChannel('rests')
+  channel.onmessage = () => channel.postMessage(rests.slice(-21))
+}
+`
+
+test('where frames come late, it trains a quarter of its time, and says so', async (context) => {
+  if (why !== '') skipLoudly(context, why)
+  before.set('main.js', LATE).set('worker.js', RESTS)
+  const { page, wrong } = await open(1440, 900)
+  await page.keyboard.press('Space')
+  await until(page, "document.querySelector('#caption').textContent.endsWith('it trains 2 / 8 of its time.')")
+  const begun = await page.evaluate<number>(steps)
+  await until(page, `${steps} > ${begun} + 40000`)
+  const rests = await page.evaluate<number[]>(`new Promise((resolve) => {
+    const channel = new BroadcastChannel('rests')
+    channel.onmessage = ({ data }) => resolve(data)
+    channel.postMessage('?')
+  })`)
+  expect(rests.length).toBe(21)
+  // Three quarters are three times as long as the rest.
+  expect(rests.toSorted((a, b) => a - b)[10]).toBeCloseTo(3, 0)
+  expect(wrong).toEqual([])
+})
+
 test('a person plays actions that have no bounds', async (context) => {
   if (why !== '') skipLoudly(context, why)
   const unbounded = 'box({ low: -Infinity, high: Infinity, shape: [1] })'
