@@ -24,7 +24,7 @@ describe('the public surface', () => {
       'colonnade/data': 101,
       'colonnade/devices': 16,
       'colonnade/engines': 57,
-      'colonnade/environments': 96,
+      'colonnade/environments': 98,
       'colonnade/kernels': 64,
       'colonnade/loggers': 30,
       'colonnade/orchestration': 43,

@@ -3,6 +3,7 @@ import { InputError } from '../src/base/errors.ts'
 import {
   box,
   choiceSizes,
+  dict,
   discrete,
   multiDiscrete,
   type Space,
@@ -143,5 +144,29 @@ describe('spaceToJson', () => {
         expect(read).toEqual(space)
       }),
     )
+  })
+})
+
+describe('a dict of spaces', () => {
+  test('is a box that says where each part is, choices one-hot', () => {
+    const inner = dict({ room: discrete(3), speed: box({ low: [-1, -8], high: [1, 8] }) })
+    const space = dict({ left: inner, lamps: multiDiscrete([2, 2]) })
+    expect(space.low).toEqual([0, 0, 0, -1, -8, 0, 0, 0, 0])
+    expect(space.high).toEqual([1, 1, 1, 1, 8, 1, 1, 1, 1])
+    expect(space.parts!.map(({ name, from, width }) => [name, from, width])).toEqual([
+      ['left.room', 0, 3],
+      ['left.speed', 3, 2],
+      ['lamps', 5, 4],
+    ])
+    expect(JSON.parse(spaceToJson(space)).parts[2]).toEqual({
+      ...{ name: 'lamps', from: 5, width: 4 },
+      space: { kind: 'multi-discrete', sizes: [2, 2] },
+    })
+  })
+
+  test('is refused without parts, and of bytes', () => {
+    expect(() => dict({})).toThrow('spaces of dict: got {}, expected one or more spaces by name')
+    const bytes = box({ low: 0, high: 255, shape: [4], type: 'u8' })
+    expect(() => dict({ screen: bytes })).toThrow('dict screen: got a box of bytes, expected a box of f32, or choices')
   })
 })

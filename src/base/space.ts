@@ -28,6 +28,16 @@ export interface BoxSpace {
   readonly low: readonly number[]
   /** One upper bound per element, row-major. */
   readonly high: readonly number[]
+  /** Its named parts, one after another, of a box that `dict` made. */
+  readonly parts?: readonly SpacePart[]
+}
+
+/** A named part of a box: `width` elements from element `from`. Choices are one-hot: 1 in the chosen place, else 0. */
+export interface SpacePart {
+  readonly name: string
+  readonly from: number
+  readonly width: number
+  readonly space: Space
 }
 
 /** Maximum elements of a box: 64 MiB per row. Every thread also keeps two bounds for each. */
@@ -112,6 +122,33 @@ export function box(bounds: {
     throw new InputError(`box element ${i}`, `low ${least} and high ${most}`, expected)
   }
   return space
+}
+
+/**
+ * Several observations side by side in one box of f32, with their names: boxes as they are, choices one-hot, as Gymnasium flattens a `Dict`.
+ * `parts` says where each begins; those of a `dict` within it are named `outer.inner`.
+ * @throws InputError for no space, and for a box of bytes.
+ *
+ * @example dict({ room: discrete(16), speed: box({ low: -1, high: 1, shape: [2] }) }) // 18 elements, speed from 16 on.
+ */
+export function dict(spaces: Readonly<Record<string, Space>>): BoxSpace {
+  checkGiven('spaces of dict', spaces, [])
+  const parts: SpacePart[] = []
+  const [low, high]: [number[], number[]] = [[], []]
+  for (const [name, space] of Object.entries(spaces)) {
+    if (observationType(space) === 'u8')
+      throw new InputError(`dict ${name}`, 'a box of bytes', 'a box of f32, or choices')
+    const from = low.length
+    const isBox = space.kind === 'box'
+    const width = isBox ? spaceWidth(space) : choiceSizes(space).reduce((sum, size) => sum + size, 0)
+    low.push(...(isBox ? space.low : new Array<number>(width).fill(0)))
+    high.push(...(isBox ? space.high : new Array<number>(width).fill(1)))
+    const inner = isBox ? space.parts : undefined
+    if (inner === undefined) parts.push({ name, from, width, space })
+    else parts.push(...inner.map((part) => ({ ...part, name: `${name}.${part.name}`, from: from + part.from })))
+  }
+  if (parts.length === 0) throw new InputError('spaces of dict', show(spaces), 'one or more spaces by name')
+  return { ...box({ low, high }), parts }
 }
 
 /** Column elements per value of the space. */

@@ -5,6 +5,7 @@
  * @module colonnade/environments
  */
 
+export { dict, type SpacePart } from '../base/space.ts'
 export * from '../environments/bridges/from-bitecs.ts'
 export { type FromGymnasiumOptions, fromGymnasium } from '../environments/bridges/from-gymnasium.ts'
 export { type FromMujocoOptions, fromMujoco } from '../environments/bridges/from-mujoco.ts'

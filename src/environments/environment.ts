@@ -268,7 +268,7 @@ export function defineEnvironment<
     }
     const { actionMask, actionSpace, maxEpisodeSteps, observationSpace } = model
     if (observationSpace.kind !== 'box') {
-      const expected = 'a box (encode choices as numbers)'
+      const expected = 'a box; dict({ name: discrete(n) }) makes one of choices'
       throw new InputError(`${options.id} observationSpace`, show(observationSpace), expected)
     }
     if (observationType(actionSpace) === 'u8') {
@@ -300,7 +300,7 @@ export function defineEnvironment<
 /** Observations' space with the type that the environment declares. @throws InputError if the space itself has another. */
 function typedSpace(id: string, space: Space, type: BoxType = 'f32'): Space {
   if (space.kind !== 'box' || type === observationType(space)) return space
-  if (type === 'u8') return box({ ...space, type })
+  if (type === 'u8') return { ...space, ...box({ ...space, type }) }
   const expected = "a box of f32, or observationType: 'u8' of defineEnvironment"
   throw new InputError(`${id} observationSpace`, "a box of bytes (type: 'u8')", expected)
 }

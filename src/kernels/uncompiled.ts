@@ -30,7 +30,6 @@ export {
   sigmoidBackward,
   sigmoidForward,
 } from './transformer/experts.ts'
-export { layerNormBackward, layerNormForward } from './transformer/layer-norm.ts'
 export { ropePart } from './transformer/rope.ts'
 export { chooseByValue, chosenBackward, duelingForward, evaluateByValue, valueOfBest } from './values/actions.ts'
 export { addActionNoise, noisyEvaluate, spreadActions, tanhBackward } from './values/deterministic.ts'

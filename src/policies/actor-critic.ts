@@ -29,9 +29,8 @@ import {
   type Sequence,
 } from './policy.ts'
 import type { ShaderDevice } from './shader-device.ts'
-import type { Cell } from './stack/cell.ts'
-import { imageShape } from './stack/convolution.ts'
-import type { LayerShape, Steps } from './stack/layer.ts'
+import { embeddings } from './stack/embedding.ts'
+import type { Cell, Steps } from './stack/layer.ts'
 import { ParameterList } from './stack/parameters.ts'
 import {
   type InputGradient,
@@ -44,12 +43,14 @@ import {
 } from './stack/stack.ts'
 
 /** The settings of such a network. */
-export interface ActorCriticSettings extends Omit<StackOptions, 'image' | 'memoryAt'> {
+export interface ActorCriticSettings extends Omit<StackOptions, 'memoryAt'> {
   /** Actor and critic share everything but the heads. */
   readonly sharedTrunk: boolean
   /** Initial log standard deviation of a continuous action. */
   readonly logStd: number
   readonly normalizeObservations: boolean
+  /** Learned numbers for each choice in an observation; 0 for none. */
+  readonly embedding?: number
 }
 
 /** The model of an actor and a critic; `id` is the policy's in errors. A network with a cell is trained on sequences. */
@@ -61,6 +62,10 @@ export function actorCritic(
   actionSpace: Space,
   device: ShaderDevice | null = null,
 ): PolicyModel {
+  const { layerNorm, embedding } = settings
+  for (const [name, value] of Object.entries({ layerNorm, embedding })) {
+    if (device !== null && value) throw new InputError(`${id} ${name}`, `${value} with device webgpu`, 'device none')
+  }
   const shape = shapeOf(id, settings, sequence, observationSpace, actionSpace)
   if (device !== null && shape.actorInputs < shape.numInputs) {
     throw new InputError(`${id}.device`, 'webgpu, of observations with a part for critics alone', 'none')
@@ -89,19 +94,23 @@ export function shapeOf(
   observationSpace: Space,
   actionSpace: Space,
 ): NetworkShape {
-  const { filters = [], hidden, activation, cell = null, sharedTrunk, normalizeObservations } = settings
+  const { hidden, activation, cell = null, sharedTrunk, normalizeObservations, embedding = 0 } = settings
   const actorInputs = actorWidth(observationSpace)
   const isSplit = actorInputs < spaceWidth(observationSpace)
-  if (isSplit && (sharedTrunk || filters.length > 0)) {
-    const got = `${sharedTrunk ? 'layers that actor and critic share' : 'convolutions'}, of observations with a part for critics alone`
+  if (isSplit && (sharedTrunk || settings.first !== undefined || embedding > 0)) {
+    const kind = sharedTrunk ? 'layers that actor and critic share' : embedding > 0 ? 'embeddings' : 'convolutions'
+    const got = `${kind}, of observations with a part for critics alone`
     throw new InputError(`${id} observation space`, got, 'dense or recurrent layers of the actor alone')
   }
+  if (embedding > 0 && normalizeObservations) {
+    throw new InputError(`${id} embedding`, `${embedding} with normalizeObservations`, '0, or raw observations')
+  }
   const numInputs = isSplit ? spaceWidth(observationSpace) : numInputsOf(id, observationSpace)
-  const image = filters.length > 0 ? imageShape(id, observationSpace) : null
+  const first = embedding > 0 ? embeddings(id, embedding, observationSpace) : settings.first
+  const layers = first === undefined ? settings : { ...settings, first }
   const parameters = new ParameterList()
   const head = headShape(actionSpace)
-  const layers = { ...settings, image }
-  const hasTrunk = sharedTrunk && (filters.length > 0 || hidden.length > 0 || cell !== null)
+  const hasTrunk = sharedTrunk && (first !== undefined || hidden.length > 0 || cell !== null)
   const trunk = hasTrunk ? stackShape(parameters, 'trunk', { numInputs }, layers) : null
   const below = trunk?.layers.at(-1)?.numOutputs ?? numInputs
   const own = (memoryAt: number) => (hasTrunk ? { hidden: [], activation } : { ...layers, memoryAt })
@@ -129,16 +138,26 @@ function blockRowsOf(stacks: readonly StackShape[], sequence: Sequence | null): 
 /** The layers of a network that has only dense ones, which can be exported; else null. */
 function denseNetwork({ stacks, trunk, actor, critic, logStd, inputs, parameters }: NetworkShape): DenseNetwork | null {
   const offsetOf = (place: number) => parameters.list[place]!.offset
-  const isDense = (layer: LayerShape) => parameters.list[layer.matrices[0]!.weight]!.shape.length === 2
-  if (!stacks.every(({ layers, cell }) => cell === null && layers.every(isDense))) return null
+  if (
+    !stacks.every(
+      ({ layers, cell }) => cell === null && layers.every(({ isDense, norm }) => isDense || norm !== undefined),
+    )
+  )
+    return null
   const describe = (stack: StackShape | null): DenseLayer[] =>
-    (stack?.layers ?? []).map(({ numInputs, numOutputs, activation, matrices: [matrix] }) => ({
-      name: parameters.list[matrix!.weight]!.name.replace(/\.weight$/, ''),
-      ...{ numInputs, numOutputs },
-      activation: (['linear', 'tanh', 'relu'] as const).find((name) => Activation[name] === activation)!,
-      weight: offsetOf(matrix!.weight),
-      bias: offsetOf(matrix!.weight + 1),
-    }))
+    (stack?.layers ?? []).flatMap(({ numInputs, numOutputs, norm, matrices: [matrix] }, i, layers) => {
+      if (norm !== undefined) return [] // A part of the layer below.
+      const above = layers[i + 1]?.norm
+      const { activation } = layers[above === undefined ? i : i + 1]!
+      return {
+        name: parameters.list[matrix!.weight]!.name.replace(/\.weight$/, ''),
+        ...{ numInputs, numOutputs },
+        activation: (['linear', 'tanh', 'relu'] as const).find((name) => Activation[name] === activation)!,
+        weight: offsetOf(matrix!.weight),
+        bias: offsetOf(matrix!.weight + 1),
+        norm: above === undefined ? null : { weight: offsetOf(above), bias: offsetOf(above + 1) },
+      }
+    })
   return {
     trunk: describe(trunk),
     actor: describe(actor),

@@ -49,7 +49,7 @@ export interface Sequence {
   readonly burnIn: number
 }
 
-/** One dense layer: y = activation(x · W + b). */
+/** One dense layer: y = activation(x · W + b), or with a LayerNorm y = activation(norm(x · W + b)). */
 export interface DenseLayer {
   readonly name: string
   readonly numInputs: number
@@ -58,6 +58,8 @@ export interface DenseLayer {
   /** Positions among the weights: of W (numInputs × numOutputs, row-major), and of b (numOutputs). */
   readonly weight: number
   readonly bias: number
+  /** Positions of a LayerNorm's weight and bias (numOutputs each); null without one. */
+  readonly norm: { readonly weight: number; readonly bias: number } | null
 }
 
 /** Actor and critic as consecutive dense layers. */

@@ -20,7 +20,7 @@ import {
   type Rows,
   type Seen,
 } from './policy.ts'
-import { imageShape } from './stack/convolution.ts'
+import { convolutions } from './stack/convolution.ts'
 import { ParameterList } from './stack/parameters.ts'
 import { Stack, type StackShape, stackPlan, stackShape, workPlan } from './stack/stack.ts'
 
@@ -73,8 +73,8 @@ function buildNetwork(
   const numActions = actionSpace.n
   const parameters = new ParameterList()
   const sizes = { numInputs, numOutputs: dueling ? numActions + 1 : numActions }
-  const image = filters.length > 0 ? imageShape('qNetwork', observationSpace) : null
-  const stack = stackShape(parameters, 'values', sizes, { filters, kernelSize, image, hidden, activation }, 0.01)
+  const first = convolutions(filters, kernelSize, 'qNetwork', observationSpace)
+  const stack = stackShape(parameters, 'values', sizes, { first, hidden, activation }, 0.01)
   const exploration = parameters.add('exploration', [1])
   const inputs = normalizeObservations ? addInputMoments(parameters, numInputs) : null
   const areBytes = observationType(observationSpace) === 'u8'

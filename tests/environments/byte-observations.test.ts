@@ -37,7 +37,8 @@ import {
   writeArrow,
 } from '../../src/index.ts'
 import { fromArrow } from '../../src/tables/read-arrow.ts'
-import { restoreTensors, savedTensors } from '../../src/training/folder/snapshot.ts'
+import { restoreTensors } from '../../src/training/folder/restore-tensors.ts'
+import { savedTensors } from '../../src/training/folder/snapshot.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
 const [SIDE, CHANNELS] = [4, 3]

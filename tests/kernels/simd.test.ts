@@ -67,8 +67,6 @@ describe('binding', () => {
           'importanceWeights',
           'joinActions',
           'klPenalty',
-          'layerNormBackward',
-          'layerNormForward',
           'listByExpert',
           'listReplayable',
           'maskVocabulary',

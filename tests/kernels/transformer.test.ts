@@ -57,6 +57,42 @@ describe('norm', () => {
   })
 })
 
+describe('layer norm', () => {
+  const forward = (numbers: Numbers, numRows: number): Argument[] => {
+    const width = widthOf(numbers)
+    const [x, weight, bias] = [numRows * width, width, width].map((length) => numbers.floats(length, -3, 3))
+    return [new Float32Array(x!.length), x!, weight!, bias!, 1e-5, numRows, width]
+  }
+  const backward = (numbers: Numbers, numRows: number): Argument[] => {
+    const [, x, weight, , epsilon, , width] = forward(numbers, numRows)
+    const [dx, dWeight, dBias, dy] = [(x as Column).length, width as number, width as number, (x as Column).length].map(
+      (length) => numbers.floats(length),
+    )
+    return [dx!, dWeight!, dBias!, dy!, x!, weight!, epsilon!, numRows, width!, numbers.uniform() < 0.5]
+  }
+  // In a row of two the elements may be all but equal, and the factor 1 / √epsilon.
+  const tolerance = { relative: 2e-5, scale: 100 }
+  matches('layerNormForward', (numbers) => forward(numbers, numRowsOf(numbers)), tolerance)
+  matches('layerNormBackward', (numbers) => backward(numbers, numRowsOf(numbers)), tolerance)
+
+  ignoresCompany('layerNormForward', {
+    make: forward,
+    part([y, x, weight, bias, epsilon, , width], first, count) {
+      const some = [y, x].map((column) => rows(column, first, count, width as number))
+      return [some[0]!, some[1]!, weight!, bias!, epsilon!, count, width!]
+    },
+    outputs: ([, , , , , , width]) => [[0, width as number]],
+  })
+  ignoresCompany('layerNormBackward', {
+    make: backward,
+    part([dx, dWeight, dBias, dy, x, weight, epsilon, , width, accumulate], first, count) {
+      const some = [dx, dy, x].map((column) => rows(column, first, count, width as number))
+      return [some[0]!, dWeight!, dBias!, some[1]!, some[2]!, weight!, epsilon!, count, width!, accumulate!]
+    },
+    outputs: ([, , , , , , , , width]) => [[0, width as number]],
+  })
+})
+
 describe('rope', () => {
   const turned = (numbers: Numbers, numRows: number): Argument[] => {
     const [heads, half] = [numbers.whole(1, 3), [1, 2, 3, 4, 6, 8, 17][numbers.whole(0, 6)]!]

@@ -106,7 +106,15 @@ function networkTwin(
   }
   const linear = (x: number) => x
   const activation = settings.activation === 'relu' ? (x: number) => Math.max(0, x) : Math.tanh
-  const trunk = () => settings.hidden!.reduce<number[]>((x, width) => layer(x, width, activation), observation)
+  const normed = (x: number[]) => {
+    const mean = sum(x) / x.length
+    const deviation = Math.sqrt(sum(x.map((value) => (value - mean) ** 2)) / x.length + 1e-5)
+    const [weight, bias] = [take(x.length), take(x.length)]
+    return x.map((value, k) => activation(((value - mean) / deviation) * weight[k]! + bias[k]!))
+  }
+  const hidden = (x: number[], width: number) =>
+    settings.layerNorm === true ? normed(layer(x, width, linear)) : layer(x, width, activation)
+  const trunk = () => settings.hidden!.reduce<number[]>(hidden, observation)
 
   const actorTop = trunk()
   let logprob = 0
@@ -439,7 +447,47 @@ describe('differentiate', () => {
         -3.71266004,
       ],
     },
-  ])('gives the gradient that torch gives for a $head action', (golden) => {
+    // The same two with a LayerNorm before each activation (torch.nn.functional.layer_norm, in f64): its weight and bias follow a layer's.
+    {
+      head: 'multi-discrete',
+      settings: { hidden: [4], activation: 'tanh', sharedTrunk: false, layerNorm: true } as Settings,
+      frequency: 1,
+      action: Int32Array.of(0, 1, 1, 0, 2, 1, 1, 1, 0, 0),
+      logprob: [-2.55515513, -1.40847792, -2.23442413, -1.83823925, -1.85156851],
+      entropy: [1.7014078, 1.75926372, 1.6988845, 1.74950494, 1.6963944],
+      value: [-0.297618286, -0.0457276358, -0.297610952, -0.202292063, -0.297498534],
+      gradient: [
+        0.089127558, -0.100041891, -0.0168506721, 0.0277650048, 0.0568603754, -0.063402684, -0.00849019543, 0.015032504,
+        -0.0276839739, 0.0315286576, 0.00767612805, -0.0115208117, -0.050519515, 0.126905941, -0.0315313698,
+        -0.0448550566, 0.0976260757, -0.0631323733, 0.0639438043, -0.028652762, 0.00295725508, -0.0578304011,
+        -0.0144108535, 0.0176885361, 0.0972648278, -0.111409139, 0.014144311, -0.030008929, 0.030008929, -0.0212059176,
+        -0.0140406277, 0.0352465454, 0.0156742847, -0.0156742847, 0.00973460142, -0.0690097678, 0.0592751664,
+        -0.00134050441, 0.00134050441, -0.00244118153, -0.10556216, 0.108003341, 0.00982914402, -0.00982914402,
+        0.00243639327, 0.136273138, -0.138709531, -0.00509735168, 0.00509735168, 0.443164912, 1.62423611, -2.00843655,
+        -0.0589644718, 0.327729906, 1.3110014, -1.51044724, -0.128284059, -0.0890184661, -0.207561941, 0.37624028,
+        -0.0796598723, -0.082987636, -2.50652875, 2.89432304, -0.304806645, -3.01531155, 0.247382136, -1.30347961,
+        -0.470287232, 2.58310933, 0.959192764, -1.62582239, -2.7138776, -2.34611495, -2.26901222, 1.41721943,
+        2.06258499, -6.14074747,
+      ],
+    },
+    {
+      head: 'box',
+      settings: { hidden: [3, 5], activation: 'relu', sharedTrunk: true, layerNorm: true } as Settings,
+      frequency: 0.7,
+      action: Float32Array.from(range(10), (i) => Math.sin(2 * i)),
+      logprob: [-2.71278763, -1.38706559, -3.20499047, -2.82144494, -1.17960726],
+      entropy: [2.08356908, 2.08356908, 2.08356908, 2.08356908, 2.08356908],
+      value: [-0.0670734101, -0.0169032961, -0.0681620257, -0.0169032961, -0.0686135234],
+      gradient: [
+        0.102134122, -0.086830623, -0.0153034988, 0.0741566232, -0.0639881484, -0.0101684748, -0.0220001331,
+        0.0176847352, 0.00431539796, 0.107261982, -0.0914825075, -0.0157794743, 0, 0, -0.778165717, 0, 0, 0.554789132,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.145794177, -0.373919192, 0.478639532, 1.02415631, -1.27467082, 0.174725718,
+        -0.739092856, 0.948463711, 2.16834873, -2.5524453, 0, 0, -0.613055109, -1.9573482, 0, 0, 0, -2.55940489,
+        -2.07216771, 0, 0, 0, 0, 0, -0.0699803174, 0.0567723015, -0.025434774, 0.0175222474, 0, 0, -0.16958747,
+        0.157206402, -0.882646391, -0.758787637, 0, 0, -1.60166372, -0.372183482, 0, -5.23765555,
+      ],
+    },
+  ])('gives the gradient that torch gives for a $head action, $settings', (golden) => {
     const { policy, weights, gradient } = makePolicy(golden.settings, 3, spaces[golden.head]!)
     weights.set(range(weights.length).map((i) => 0.5 * Math.sin(golden.frequency * (i + 1))))
     const observation = Float32Array.from(range(15), Math.cos)
@@ -462,13 +510,16 @@ describe('differentiate', () => {
     }
     policy.differentiate(rows, 0, 5, lossOf, policy.view(gradient))
     expect(gradient).toHaveLength(golden.gradient.length)
-    for (const [i, d] of golden.gradient.entries()) expect(gradient[i]).toBeCloseTo(d, 5)
+    for (const [i, d] of golden.gradient.entries()) {
+      expect(Math.abs(gradient[i]! - d), `${i}`).toBeLessThan(1e-6 * Math.max(1, Math.abs(d)))
+    }
   })
 
   const cases = heads.flatMap(([head, sharedTrunk]) =>
-    (['tanh', 'relu'] as const).flatMap((activation) =>
-      [[], [4], [5, 3], [3, 4, 2]].map((hidden) => [head, { hidden, activation, sharedTrunk }] as const),
-    ),
+    (['tanh', 'relu'] as const).flatMap((activation) => [
+      ...[[], [4], [5, 3], [3, 4, 2]].map((hidden) => [head, { hidden, activation, sharedTrunk }] as const),
+      [head, { hidden: [7, 5], activation, sharedTrunk, layerNorm: true }] as const,
+    ]),
   )
   test.each(cases)('equals the differences of the whole loss in f64: %s, %j', (head, settings) => {
     const space = spaces[head]!

@@ -1,5 +1,6 @@
 /** An environment of several choices, in a module of its own: the reward is 1 where both dials are set as the lane was shown. */
-import { box, defineEnvironment, multiDiscrete, Stream } from '../../dist/src/index.js'
+import { dict } from '../../dist/src/entries/environments.js'
+import { defineEnvironment, discrete, multiDiscrete, Stream } from '../../dist/src/index.js'
 
 const SIZES = [3, 4]
 
@@ -19,7 +20,7 @@ export const dials = defineEnvironment({
       }
     }
     return {
-      observationSpace: box({ low: 0, high: 1, shape: [7] }),
+      observationSpace: dict({ first: discrete(SIZES[0]), second: discrete(SIZES[1]) }),
       actionSpace: multiDiscrete(SIZES),
       maxEpisodeSteps: 10,
       returnThreshold: 9.5,

@@ -71,6 +71,11 @@ const kinds: Readonly<Record<string, Kind>> = {
     actionSpace: box({ low: -0.7, high: 1, shape: [2, 2] }),
     observationShape: [2, 2],
   },
+  'discrete, tanh, layer norms': { policy: { hidden: [33, 16], layerNorm: true }, actionSpace: discrete(3) },
+  'box, relu, shared trunk, layer norms': {
+    policy: { hidden: [16, 7], activation: 'relu', sharedTrunk: true, layerNorm: true },
+    actionSpace: box({ low: -2, high: 2, shape: [2] }),
+  },
   'box, no hidden layer': { policy: { hidden: [] }, actionSpace: box({ low: -2, high: 2, shape: [1] }) },
 }
 

@@ -30,5 +30,7 @@ export const environmentsCommand: Command = async ({ words: rest, json }) => {
 
 function words(space: Space): string {
   if (space.kind === 'discrete') return `discrete(${space.n})`
-  return space.kind === 'multi-discrete' ? `multi-discrete(${space.sizes})` : `box(${space.shape})`
+  if (space.kind === 'multi-discrete') return `multi-discrete(${space.sizes})`
+  const { parts, shape } = space
+  return parts === undefined ? `box(${shape})` : parts.map((part) => `${part.name}: ${words(part.space)}`).join(', ')
 }

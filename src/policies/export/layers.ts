@@ -7,6 +7,7 @@ import { joined } from '../../base/bytes.ts'
 import { InputError } from '../../base/errors.ts'
 import { spaceToJson } from '../../base/space.ts'
 import { VERSION } from '../../base/version.ts'
+import { NORM_EPSILON } from '../stack/norm.ts'
 import type { Network, WeightedLayer } from './network.ts'
 
 /** The two files of a LayersModel. @throws InputError for a policy that normalizes observations. */
@@ -31,11 +32,17 @@ export function layersModel(network: Network): { model: string; weights: Uint8Ar
   }
   /** Adds layers after `below`; `head` is the last one's name, if given. */
   const addStack = (stack: readonly WeightedLayer[], below: string, head?: string): string =>
-    stack.reduce((x, { name: own, numInputs, numOutputs, activation, weight, bias }, i) => {
-      const name = i === stack.length - 1 && head !== undefined ? head : own
+    stack.reduce((x, { name: given, numInputs, numOutputs, activation, weight, bias, norm }, i) => {
+      const name = i === stack.length - 1 && head !== undefined ? head : given
       addWeights(`${name}/kernel`, [numInputs, numOutputs], weight)
       addWeights(`${name}/bias`, [numOutputs], bias)
-      return add(name, 'Dense', { units: numOutputs, activation, ...ZEROS }, x)
+      const own = { units: numOutputs, activation: norm === null ? activation : 'linear', ...ZEROS }
+      const y = add(name, 'Dense', own, x)
+      if (norm === null) return y
+      addWeights(`${name}.norm/gamma`, [numOutputs], norm.weight)
+      addWeights(`${name}.norm/beta`, [numOutputs], norm.bias)
+      const normed = add(`${name}.norm`, 'LayerNormalization', { axis: -1, epsilon: NORM_EPSILON }, y)
+      return add(`${name}.active`, 'Activation', { activation }, normed)
     }, below)
 
   const input = { batch_input_shape: [null, ...observationShape], dtype: 'float32', sparse: false }

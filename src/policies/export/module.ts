@@ -5,6 +5,7 @@
 import { base64Of, joined } from '../../base/bytes.ts'
 import type { BoxSpace } from '../../base/space.ts'
 import { VERSION } from '../../base/version.ts'
+import { NORM_EPSILON } from '../stack/norm.ts'
 import { headWidth, type Network, type WeightedLayer } from './network.ts'
 
 export function moduleText(network: Network): string {
@@ -18,15 +19,18 @@ export function moduleText(network: Network): string {
     return from
   }
   const stack = (layers: readonly WeightedLayer[]): string => {
-    const lines = layers.map(({ numInputs, numOutputs, activation, weight, bias }) => {
-      const places = [place(weight), place(bias)]
-      return `  [${[numInputs, numOutputs, ...places].join(', ')}, '${activation}'],\n`
+    const lines = layers.map(({ numInputs, numOutputs, activation, weight, bias, norm }) => {
+      const places = [weight, bias, ...(norm === null ? [] : [norm.weight, norm.bias])].map(place)
+      return `  ['${activation}', ${[numInputs, numOutputs, ...places].join(', ')}],\n`
     })
     return `[${lines.length > 0 ? '\n' : ''}${lines.join('')}]`
   }
   const stacks = { trunk: stack(network.trunk), actor: stack(network.actor), critic: stack(network.critic) }
   const deviations = logStd === null ? 0 : place(logStd)
   const inputs = network.inputs && [place(network.inputs.center), place(network.inputs.deviation), network.inputs.clip]
+  const hasNorm = [network.trunk, network.actor, network.critic].some((layers) =>
+    layers.some(({ norm }) => norm !== null),
+  )
   const mask = masked ? ', actionMask' : ''
   const width = observationShape.reduce((product, side) => product * side, 1)
   const head = logStd === null ? 'logits' : 'mean'
@@ -58,25 +62,27 @@ ${masked ? maskLines(network) : ''}  const [value] = run(critic, below)
   return { ${head}, ${logStd === null ? '' : `logStd: weights.slice(${deviations}, ${deviations + logStd.length}), `}value }
 }
 
-/** Layers as [inputs, outputs, place of the weight, place of the bias, activation]. */
+/** Layers as [activation, inputs, outputs, place of the weight, place of the bias${hasNorm ? ', and places of a norm' : ''}]. */
 const trunk = ${stacks.trunk}
 const actor = ${stacks.actor}
 const critic = ${stacks.critic}
 
 ${inputs === null ? '' : normalizedText(inputs)}function run(layers, x) {
-  for (const [numInputs, numOutputs, weight, bias, activation] of layers) {
+  const active = (sum, activation) =>
+    activation === 'tanh' ? Math.tanh(sum) : activation === 'relu' ? Math.max(0, sum) : sum
+  for (const [activation, numInputs, numOutputs, weight, bias${hasNorm ? ', normWeight, normBias' : ''}] of layers) {
     const y = new Float32Array(numOutputs)
     for (let j = 0; j < numOutputs; j++) {
       let sum = weights[bias + j]
       for (let k = 0; k < numInputs; k++) sum += x[k] * weights[weight + k * numOutputs + j]
-      y[j] = activation === 'tanh' ? Math.tanh(sum) : activation === 'relu' ? Math.max(0, sum) : sum
+      y[j] = ${hasNorm ? 'normWeight === undefined ? active(sum, activation) : sum' : 'active(sum, activation)'}
     }
-    x = y
+    x = ${hasNorm ? 'normWeight === undefined ? y : normed(y, normWeight, normBias).map((sum) => active(sum, activation))' : 'y'}
   }
   return x
 }
 
-function checked(name, numbers, length) {
+${hasNorm ? NORMED : ''}function checked(name, numbers, length) {
   if (numbers?.length !== length) throw new RangeError(\`\${name}: got \${numbers?.length} numbers, expected ${'$'}{length}\`)
   const column = Float32Array.from(numbers)
   const wrong = column.findIndex((x) => !Number.isFinite(x))
@@ -115,6 +121,16 @@ const ACT = {
   box: () => `  const { low, high } = actionSpace
   return Array.from(evaluate(observation).mean, (mean, k) => Math.min(Math.max(mean, low[k]), high[k]))`,
 }
+
+const NORMED = `/** LayerNorm, with the places of its weight and bias. */
+function normed(x, weight, bias) {
+  const mean = x.reduce((sum, value) => sum + value, 0) / x.length
+  const squares = x.reduce((sum, value) => sum + (value - mean) ** 2, 0)
+  const inverse = 1 / Math.sqrt(squares / x.length + ${NORM_EPSILON})
+  return x.map((value, k) => (value - mean) * inverse * weights[weight + k] + weights[bias + k])
+}
+
+`
 
 const LARGEST = `
 /** The place of the largest logit of a segment, counted from its start; the first of equals. */

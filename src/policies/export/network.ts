@@ -17,11 +17,14 @@ export interface Exported {
   readonly weights: Float32Array
 }
 
-/** A dense layer with its weights: W (numInputs × numOutputs, row-major) and b (numOutputs). */
-export type WeightedLayer = Omit<DenseLayer, 'weight' | 'bias'> & {
+interface WeightAndBias {
   readonly weight: Float32Array
   readonly bias: Float32Array
 }
+
+/** A dense layer with its weights: W (numInputs × numOutputs, row-major) and b (numOutputs), and those of its LayerNorm. */
+export type WeightedLayer = Omit<DenseLayer, 'weight' | 'bias' | 'norm'> &
+  WeightAndBias & { readonly norm: WeightAndBias | null }
 
 /** The parts of a policy that a format writes. */
 export interface Network {
@@ -57,10 +60,12 @@ export function networkOf({ policy, environment, weights }: Exported): Network {
   const { trunk, actor, critic, logStd, inputs } = model.dense
   const { shape } = observationSpace as BoxSpace // Dense layers only accept a box.
   const width = spaceWidth(observationSpace)
-  const withWeights = ({ weight, bias, ...layer }: DenseLayer): WeightedLayer => ({
+  const at = (from: number, length: number) => weights.slice(from, from + length)
+  const withWeights = ({ weight, bias, norm, ...layer }: DenseLayer): WeightedLayer => ({
     ...layer,
-    weight: weights.slice(weight, weight + layer.numInputs * layer.numOutputs),
-    bias: weights.slice(bias, bias + layer.numOutputs),
+    weight: at(weight, layer.numInputs * layer.numOutputs),
+    bias: at(bias, layer.numOutputs),
+    norm: norm && { weight: at(norm.weight, layer.numOutputs), bias: at(norm.bias, layer.numOutputs) },
   })
   return {
     environment: environment.id,
@@ -71,11 +76,11 @@ export function networkOf({ policy, environment, weights }: Exported): Network {
     actor: actor.map(withWeights),
     critic: critic.map(withWeights),
     inputs: inputs && {
-      center: weights.slice(inputs.center, inputs.center + width),
-      deviation: weights.slice(inputs.deviation, inputs.deviation + width),
+      center: at(inputs.center, width),
+      deviation: at(inputs.deviation, width),
       clip: inputs.clip,
     },
-    logStd: logStd === null ? null : weights.slice(logStd, logStd + actor.at(-1)!.numOutputs),
+    logStd: logStd === null ? null : at(logStd, actor.at(-1)!.numOutputs),
     masked: actionMask,
   }
 }

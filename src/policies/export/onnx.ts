@@ -147,15 +147,19 @@ class Graph {
 
   /** Adds layers after `below` and returns the name of the last output. */
   stack(layers: readonly WeightedLayer[], below: string): string {
-    return layers.reduce((x, { name, numInputs, numOutputs, activation, weight, bias }) => {
+    return layers.reduce((x, { name, numInputs, numOutputs, activation, weight, bias, norm }) => {
       const w = this.floats(`${name}.weight`, [numInputs, numOutputs], weight)
-      const sum = this.node(
-        'Gemm',
-        [x, w, this.floats(`${name}.bias`, [numOutputs], bias)],
-        `${name} before activation`,
-      )
+      const product = this.node('Gemm', [x, w, this.floats(`${name}.bias`, [numOutputs], bias)], `${name} product`)
+      const sum = norm === null ? product : this.norm(name, norm, product)
       return activation === 'linear' ? sum : this.node(activation === 'tanh' ? 'Tanh' : 'Relu', [sum], name)
     }, below)
+  }
+
+  /** A LayerNorm over the last axis, whose epsilon is the operator's default. */
+  norm(name: string, { weight, bias }: NonNullable<WeightedLayer['norm']>, x: string): string {
+    const w = this.floats(`${name}.norm.weight`, [weight.length], weight)
+    const b = this.floats(`${name}.norm.bias`, [bias.length], bias)
+    return this.node('LayerNormalization', [x, w, b], `${name} norm`)
   }
 
   floats(name: string, shape: readonly number[], values: Iterable<number>): string {

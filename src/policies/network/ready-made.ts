@@ -9,13 +9,16 @@ import { normalizeObservations } from '../inputs.ts'
 import { mlp } from '../mlp.ts'
 import { numInputsOf } from '../network-model.ts'
 import type { PolicyDefinition, PolicyModel, Sequence } from '../policy.ts'
-import { shaderDevice } from '../shader-device.ts'
-import { imageShape } from '../stack/convolution.ts'
+import { type ShaderDevice, shaderDevice } from '../shader-device.ts'
+import { recurrentLayers } from '../stack/cell.ts'
+import { convolutions, imageShape } from '../stack/convolution.ts'
+import { layerNorm } from '../stack/norm.ts'
 import { type TrunkOptions, trunk, withHeads } from './compose.ts'
 import { type DeviceHolder, networkModel } from './device-policy.ts'
 
 const logStd = number(0, 'starting log standard deviation of a continuous action')
 const shared = {
+  layerNorm,
   normalizeObservations,
   device: choice(
     'none',
@@ -69,6 +72,7 @@ export const convolutional = defineFactory(
   {
     id: 'convolutional',
     module: import.meta.url,
+    newer: ['layerNorm'],
     settings: {
       ...image,
       hidden: sizes([128], 'units of each hidden layer after the convolutions'),
@@ -92,6 +96,7 @@ export const recurrent = defineFactory(
   {
     id: 'recurrent',
     module: import.meta.url,
+    newer: ['layerNorm'],
     settings: {
       cell: choice('gru', ['gru', 'lstm'], 'the recurrent cell'),
       units: integer(64, 'units of the cell', { min: 1 }),
@@ -118,21 +123,24 @@ function readyMade(
   id: string,
   parameters: ReadyMadeParameters & {
     readonly device: 'none' | 'best' | DeviceName
+    readonly layerNorm: boolean
     readonly normalizeObservations: boolean
   },
   sequence: Sequence | null,
 ): Pick<PolicyDefinition, 'prepare' | 'build'> {
-  const { device, normalizeObservations } = parameters
-  if (device === 'none') return { build: (...spaces) => actorCritic(id, parameters, sequence, ...spaces) }
+  const { device, filters, kernelSize, cell, units } = parameters
+  const build = (observed: Space, acted: Space, shaders: ShaderDevice | null = null): PolicyModel => {
+    const first = filters.length > 0 && { first: convolutions(filters, kernelSize, id, observed) }
+    const settings = { ...parameters, ...first, cell: cell && recurrentLayers(cell, units) }
+    return actorCritic(id, settings, sequence, observed, acted, shaders)
+  }
+  if (device === 'none') return { build }
   if (device === 'webgpu' && sequence === null) {
     const shaders = shaderDevice()
-    return {
-      prepare: shaders.prepare,
-      build: (...spaces) => actorCritic(id, parameters, sequence, ...spaces, shaders),
-    }
+    return { prepare: shaders.prepare, build: (...spaces) => build(...spaces, shaders) }
   }
-  if (normalizeObservations) {
-    throw new InputError(`${id} normalizeObservations`, `true with device ${device}`, 'false, or device none')
+  for (const name of ['layerNorm', 'normalizeObservations'] as const) {
+    if (parameters[name]) throw new InputError(`${id} ${name}`, `true with device ${device}`, 'false, or device none')
   }
   return networkOnDevice(id, { ...parameters, device }, sequence)
 }

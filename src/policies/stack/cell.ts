@@ -1,16 +1,9 @@
 import { type Columns, column, type Plan } from '../../components/column.ts'
 import { Activation, gruScratch, lstmScratch } from '../../kernels/bind.ts'
 import type { ParameterViews } from '../policy.ts'
-import type { Layer, LayerParts, LayerShape, Steps } from './layer.ts'
+import type { Cell, CellShape, LayerParts, Steps } from './layer.ts'
 import type { ParameterList } from './parameters.ts'
-
-/** A recurrent cell, before there is memory. */
-export interface CellShape extends LayerShape {
-  /** Elements of a lane's memory, and their place in that of the policy. */
-  readonly memoryWidth: number
-  readonly memoryAt: number
-  bind(parts: LayerParts): Cell
-}
+import { denseShape, type MakeCell } from './stack.ts'
 
 /** Kinds of cells: gates, each with one output per unit of the layer below, and numbers per unit that the gradient needs. */
 const kinds = {
@@ -18,13 +11,17 @@ const kinds = {
   lstm: { gates: 4, kept: 5, states: 2, scratch: lstmScratch, forward: 'lstmForward', backward: 'lstmBackward' },
 } as const
 
-/** Outputs per unit of the linear layer below a cell: its gates' share of the inputs. */
-export function gatesOf(kind: keyof typeof kinds): number {
-  return kinds[kind].gates
+/** A GRU or an LSTM, above a linear layer that gives its gates their inputs. */
+export function recurrentLayers(kind: keyof typeof kinds, units: number): MakeCell {
+  return (parameters, name, numInputs, memoryAt) => {
+    const gates = kinds[kind].gates * units
+    const input = denseShape(parameters, `${name}.${kind}.input`, numInputs, gates, Activation.linear, 1)
+    return [input, cellShape(parameters, `${name}.${kind}.hidden`, kind, units, memoryAt)]
+  }
 }
 
-/** A GRU or an LSTM over the steps of each lane (kernels/recurrent), above a linear layer that gives the gates their inputs. */
-export function cellShape(
+/** The cell itself, over the steps of each lane (kernels/recurrent). */
+function cellShape(
   parameters: ParameterList,
   name: string,
   kind: keyof typeof kinds,
@@ -43,7 +40,7 @@ export function cellShape(
     ...{ memoryWidth, memoryAt },
     scratch: (blockRows) => scratch(blockRows, 1, units), // The most for so many rows.
     plan: (blockRows) => cellPlan(blockRows, units, kept, memoryWidth),
-    bind: (parts) => new Cell(kind, units, memoryAt, weight, bias, parts),
+    bind: (parts) => new GatedCell(kind, units, memoryAt, weight, bias, parts),
   }
 }
 
@@ -62,7 +59,7 @@ function cellPlan(blockRows: number, units: number, kept: number, memoryWidth: n
   } satisfies Plan
 }
 
-export class Cell implements Layer {
+class GatedCell implements Cell {
   readonly #kind: keyof typeof kinds
   readonly #units: number
   readonly #memoryWidth: number
@@ -157,14 +154,12 @@ export class Cell implements Layer {
     )
   }
 
-  /** Writes the memory after the last `forward` of single steps into that of the policy, from row `from`. */
   remember(memory: Float32Array, memoryWidth: number, from: number): void {
     const width = this.#memoryWidth
     const at = from * memoryWidth + this.#memoryAt
     this.#parts.kernels.copyRows(memory, this.#after, this.#numLanes, width, memoryWidth, width, at, 0)
   }
 
-  /** Keeps each lane's memory after the last `forward`, from which the next one may continue. */
   carry(): void {
     const [width, length] = [this.#memoryWidth, this.#length]
     const [row, last] = [length * width, (length - 1) * width]

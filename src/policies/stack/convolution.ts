@@ -3,6 +3,7 @@ import type { Space } from '../../base/space.ts'
 import { Activation, convolutionScratch } from '../../kernels/bind.ts'
 import type { LayerShape } from './layer.ts'
 import type { ParameterList } from './parameters.ts'
+import type { MakeLayers } from './stack.ts'
 
 /** Height, width and channels of an image. */
 export type ImageShape = readonly [number, number, number]
@@ -15,8 +16,18 @@ export function imageShape(id: string, space: Space): ImageShape {
   return space.shape as unknown as ImageShape
 }
 
+/** Convolutions over the images that a policy observes, one over another. @throws InputError for other observations. */
+export function convolutions(filters: readonly number[], kernelSize: number, id: string, space: Space): MakeLayers {
+  const [height, width, channels] = filters.length > 0 ? imageShape(id, space) : [0, 0, 0]
+  return (parameters, name) =>
+    filters.map((count, i) => {
+      const below: ImageShape = [height, width, filters[i - 1] ?? channels]
+      return convolutionShape(parameters, `${name}.convolution.${i}`, below, count, kernelSize)
+    })
+}
+
 /** A convolution with `same` padding and relu, over observations or over another one's outputs (kernels/convolution). */
-export function convolutionShape(
+function convolutionShape(
   parameters: ParameterList,
   name: string,
   [height, width, channels]: ImageShape,

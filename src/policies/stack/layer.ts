@@ -23,6 +23,10 @@ export interface LayerShape {
   readonly activation: number
   /** Its weights, in the order of their parameters; all other parameters start at 0. */
   readonly matrices: readonly Matrix[]
+  /** Whether it is y = activation(x · W + b) alone, with the bias after the weight. */
+  readonly isDense?: true
+  /** The index of a parameter that starts at 1: a norm's weight. Its bias is the next one. */
+  readonly norm?: number
   /** A convolution's images and filters. */
   readonly image?: ImageFilters
   /** Elements of the workspace that the layers of a thread share. */
@@ -73,4 +77,20 @@ export interface Layer {
     accumulate: boolean,
     activation: number,
   ): void
+}
+
+/** A layer with a memory, before there is one. */
+export interface CellShape extends LayerShape {
+  /** Elements of a lane's memory, and their place in that of the policy. */
+  readonly memoryWidth: number
+  readonly memoryAt: number
+  bind(parts: LayerParts): Cell
+}
+
+/** A bound layer with a memory. */
+export interface Cell extends Layer {
+  /** Writes the memory after the last `forward` of single steps into that of the policy, from row `from`. */
+  remember(memory: Float32Array, memoryWidth: number, from: number): void
+  /** Keeps each lane's memory after the last `forward`, from which the next one may continue. */
+  carry(): void
 }

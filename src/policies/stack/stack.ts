@@ -5,9 +5,8 @@ import { Activation } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import { orthogonal } from '../orthogonal.ts'
 import type { ParameterViews } from '../policy.ts'
-import { Cell, type CellShape, cellShape, gatesOf } from './cell.ts'
-import { convolutionShape, type ImageShape } from './convolution.ts'
-import type { Layer, LayerShape, Steps } from './layer.ts'
+import type { Cell, CellShape, Layer, LayerShape, Steps } from './layer.ts'
+import { normShape } from './norm.ts'
 import type { ParameterList } from './parameters.ts'
 
 /** The layers of a network and their parameters, before there is memory. */
@@ -17,18 +16,27 @@ export interface StackShape {
   readonly cell: CellShape | null
 }
 
-/** The layers below a head: convolutions, then dense layers, then a recurrent cell, each optional. */
+/** Declares layers whose parameters' names begin with `name`. */
+export type MakeLayers = (parameters: ParameterList, name: string) => readonly LayerShape[]
+/** Declares a cell and the layer below it; `memoryAt` is the place of the cell's memory in that of the policy. */
+export type MakeCell = (
+  parameters: ParameterList,
+  name: string,
+  numInputs: number,
+  memoryAt: number,
+) => readonly [LayerShape, CellShape]
+
+/** The layers below a head: first ones, then dense layers, then a recurrent cell. A network brings those that not all have. */
 export interface StackOptions {
-  /** Filters of each convolution, and the images; none by default. */
-  readonly filters?: readonly number[]
-  readonly kernelSize?: number
-  readonly image?: ImageShape | null
+  /** The layers that see the observations, such as convolutions or embeddings; none by default. */
+  readonly first?: MakeLayers
   /** Units of each dense layer. */
   readonly hidden: readonly number[]
   readonly activation: 'tanh' | 'relu'
-  readonly cell?: 'gru' | 'lstm' | null
-  readonly units?: number
-  /** Place of the cell's memory in that of the policy. */
+  /** A LayerNorm between each dense layer and its activation. */
+  readonly layerNorm?: boolean
+  /** A recurrent cell; none by default. */
+  readonly cell?: MakeCell | null
   readonly memoryAt?: number
 }
 
@@ -41,37 +49,31 @@ export function stackShape(
   headGain = 1,
   headActivation: number = Activation.linear,
 ): StackShape {
-  const { filters = [], kernelSize = 1, image = null, hidden, cell: kind = null, units = 0, memoryAt = 0 } = options
-  const layers: LayerShape[] = []
+  const { first, hidden, layerNorm = false, cell: makeCell = null, memoryAt = 0 } = options
+  const activation = Activation[options.activation]
+  const layers: LayerShape[] = [...(first?.(parameters, name) ?? [])]
   const width = () => layers.at(-1)?.numOutputs ?? sizes.numInputs
-  for (const [i, count] of filters.entries()) {
-    const [height, across, channels] = image!
-    const below: ImageShape = [height, across, filters[i - 1] ?? channels]
-    layers.push(convolutionShape(parameters, `${name}.convolution.${i}`, below, count, kernelSize))
-  }
   for (const [i, numOutputs] of hidden.entries()) {
-    layers.push(denseShape(parameters, `${name}.${i}`, width(), numOutputs, Activation[options.activation], Math.SQRT2))
+    const below = layerNorm ? Activation.linear : activation
+    layers.push(denseShape(parameters, `${name}.${i}`, width(), numOutputs, below, Math.SQRT2))
+    if (layerNorm) layers.push(normShape(parameters, `${name}.${i}`, numOutputs, activation))
   }
-  let cell: CellShape | null = null
-  if (kind !== null) {
-    const gates = gatesOf(kind) * units
-    layers.push(denseShape(parameters, `${name}.${kind}.input`, width(), gates, Activation.linear, 1))
-    cell = cellShape(parameters, `${name}.${kind}.hidden`, kind, units, memoryAt)
-    layers.push(cell)
-  }
+  const made = makeCell?.(parameters, name, width(), memoryAt)
+  if (made !== undefined) layers.push(...made)
   if (sizes.numOutputs !== undefined) {
     layers.push(denseShape(parameters, `${name}.head`, width(), sizes.numOutputs, headActivation, headGain))
   }
-  return { layers, cell }
+  return { layers, cell: made?.[1] ?? null }
 }
 
-/** Initializes stacks one after another: orthogonal weights, all else 0. Random numbers are keyed by `key` and the matrix's number. */
+/** Initializes stacks one after another: orthogonal weights, 1 for those of norms, all else 0. Random numbers are keyed by `key` and the matrix's number. */
 export function initializeStacks(
   stacks: readonly StackShape[],
   views: ParameterViews,
   random: Random,
   key: number,
 ): void {
+  for (const { norm } of stacks.flatMap(({ layers }) => layers)) if (norm !== undefined) views[norm]!.fill(1)
   const matrices = stacks.flatMap(({ layers }) => layers.flatMap((layer) => layer.matrices))
   for (const [i, { weight, numInputs, numOutputs, gain }] of matrices.entries()) {
     orthogonal(views[weight]!, numInputs, numOutputs, gain, random, key, i)
@@ -119,7 +121,7 @@ export class Stack {
   readonly cell: Cell | null
 
   constructor(
-    { layers }: StackShape,
+    { layers, cell }: StackShape,
     weights: ParameterViews,
     columns: Columns<ReturnType<typeof stackPlan>>,
     work: Columns<ReturnType<typeof workPlan>>,
@@ -132,7 +134,7 @@ export class Stack {
     )
     this.#outputs = Object.values(columns.outputs)
     this.#work = work
-    this.cell = this.#layers.find((layer) => layer instanceof Cell) ?? null
+    this.cell = cell && (this.#layers[layers.indexOf(cell)] as Cell)
   }
 
   /**
@@ -195,7 +197,7 @@ export function denseShape(
   const weight = parameters.add(`${name}.weight`, [numInputs, numOutputs])
   const bias = parameters.add(`${name}.bias`, [numOutputs])
   return {
-    ...{ numInputs, numOutputs, activation },
+    ...{ numInputs, numOutputs, activation, isDense: true },
     matrices: [{ weight, numInputs, numOutputs, gain }],
     scratch: () => (numOutputs + 1) * numInputs, // The transposed weight, and a row of zeros.
     bind({ weights, scratch, kernels }) {

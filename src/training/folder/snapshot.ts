@@ -2,12 +2,10 @@
 import type { DefinitionRecord } from '../../base/definition.ts'
 import { InputError, show } from '../../base/errors.ts'
 import type { Tensor, TensorType } from '../../base/files/safetensors.ts'
-import { VERSION } from '../../base/version.ts'
 import { type Column, type ColumnType, elementBytes } from '../../components/column.ts'
-import { haveSameBits } from '../../kernels/bind.ts'
 import { asEpisodes } from '../../world/cohort.ts'
 import type { World } from '../../world/world.ts'
-import type { EpisodeRecord, Manifest } from './checkpoint.ts'
+import type { EpisodeRecord } from './checkpoint.ts'
 
 const TENSOR_TYPES: Readonly<Record<ColumnType, TensorType>> = {
   f32: 'F32',
@@ -38,34 +36,6 @@ export function savedTensors(world: World, instead: ReadonlyMap<Column, Column> 
     }
   }
   return tensors
-}
-
-/**
- * Fills saved columns from tensors. Columns of bytes also take whole numbers that an earlier version kept as f32.
- * @throws InputError for a missing or wrong one, before writing.
- */
-export function restoreTensors(subject: string, world: World, saved: ReadonlyMap<string, Tensor>): void {
-  const tensors = new Map(saved)
-  // A column without values may be younger than the checkpoint.
-  const targets = savedTensors(world).filter(({ name, bytes }) => bytes.length > 0 || tensors.has(name))
-  for (const { name, type, shape } of targets) {
-    const tensor = tensors.get(name) && asStored(tensors.get(name)!, type)
-    if (tensor !== undefined) tensors.set(name, tensor)
-    if (tensor === undefined) throw new InputError(subject, `no tensor ${name}`, `${type} of shape ${show(shape)}`)
-    if (tensor.type !== type || show(tensor.shape) !== show(shape)) {
-      const expected = `${type} of shape ${show(shape)}`
-      throw new InputError(`${subject}, ${name}`, `${tensor.type} of shape ${show(tensor.shape)}`, expected)
-    }
-  }
-  for (const { name, bytes } of targets) bytes.set(tensors.get(name)!.bytes)
-}
-
-/** A tensor of f32 as one of bytes, if such a one is wanted and all of its values are bytes; otherwise the tensor itself. */
-function asStored(tensor: Tensor, wanted: TensorType): Tensor {
-  if (wanted !== 'U8' || tensor.type !== 'F32') return tensor
-  const values = new Float32Array(new Uint8Array(tensor.bytes).buffer)
-  const bytes = Uint8Array.from(values)
-  return values.every((value, i) => value === bytes[i]) ? { ...tensor, type: 'U8', bytes } : tensor
 }
 
 export interface SavedState {
@@ -154,13 +124,4 @@ export function folderOf(action: string, given: string | undefined, own?: string
   if (typeof folder === 'string' && folder !== '') return folder
   const got = folder === undefined ? 'no folder' : show(folder)
   throw new InputError(action, got, 'the path of a folder, here or as the option folder of the trainer')
-}
-
-/** The changes of a resumed run that affect its bits, as texts. */
-export function differences(manifest: Manifest, world: World): string[] {
-  const pairs = [
-    ...(haveSameBits(manifest.kernels, world.kernelBuild) ? [] : [['kernels', manifest.kernels, world.kernelBuild]]),
-    ...(manifest.colonnade === VERSION ? [] : [['version of Colonnade', manifest.colonnade, VERSION]]),
-  ]
-  return pairs.map(([what, then, now]) => `${what} was ${then} and is ${now}: the run continues, but with other bits`)
 }

@@ -4,9 +4,8 @@ import type { DefinitionRecord } from '../../base/definition.ts'
 import { basename, resolve } from '../../base/files/path.ts'
 import { tell as say } from '../../base/host.ts'
 import type { Metrics } from '../../base/metrics.ts'
-import { entryOf, flatKeys } from '../../telemetry/loggers/entry.ts'
 import type { LoggerDefinition } from '../../telemetry/loggers/logger.ts'
-import { Loggers } from '../../telemetry/loggers/logger-queue.ts'
+import type { Loggers } from '../../telemetry/loggers/logger-queue.ts'
 import type { World } from '../../world/world.ts'
 import type { TextMetrics } from '../text/evaluate/metrics.ts'
 import { lineMetrics, metricsLine as textLine } from '../text/evaluate/metrics-lines.ts'
@@ -34,9 +33,9 @@ export function metricsOfAlgorithms(algorithms: AlgorithmsByName, isSelfPlay: bo
 /** A trainer's loggers, opened at the first update. */
 export class TrainerLog {
   readonly #definitions: readonly LoggerDefinition[]
-  readonly #open: (done: number) => Loggers
+  readonly #open: (done: number) => Promise<Loggers>
   readonly #entropy: EntropyWatch
-  #loggers: Loggers | undefined
+  #loggers: Promise<Loggers> | undefined
   /** The default folder of loggers and name of the training; undefined without a folder. */
   folder: string | undefined
   /** Whether the training has reached its goal. */
@@ -48,40 +47,51 @@ export class TrainerLog {
   ) {
     this.#definitions = definitions
     const names = Object.keys(algorithms)
-    const settings = names.flatMap((name) =>
-      partsOf(algorithms[name]!).map(({ id, parameters }) =>
-        flatKeys(parameters, names.length === 1 ? `${id}.` : `${name}.${id}.`),
-      ),
-    )
-    const told = { settings: Object.assign({ seed: world.seed }, ...settings), metrics }
     this.#entropy = new EntropyWatch(world, algorithms)
-    this.#open = (done) => {
+    this.#open = async (done) => {
       const name = this.folder === undefined ? names.join('-') : basename(resolve(this.folder))
-      return new Loggers(definitions, { ...told, name, folder: this.folder ?? null, done }, tell)
+      const training = { metrics, name, folder: this.folder ?? null, done }
+      const [{ Loggers }, { flatKeys }] = await Promise.all([
+        import('../../telemetry/loggers/logger-queue.ts'),
+        entries(),
+      ])
+      const settings = names.flatMap((each) =>
+        partsOf(algorithms[each]!).map(({ id, parameters }) =>
+          flatKeys(parameters, names.length === 1 ? `${id}.` : `${each}.${id}.`),
+        ),
+      )
+      const told = { ...training, settings: Object.assign({ seed: world.seed }, ...settings) }
+      return new Loggers(definitions, told, tell)
     }
   }
 
-  /** Logs an update; `cohort` names its cohort if others have updates of their own. */
-  log(update: number, metrics: UpdateMetrics | TextMetrics, cohort = ''): void {
+  /** Logs an update; `cohort` names its cohort if others have updates of their own. Settles when the loggers have its entry in their queue. */
+  async log(update: number, metrics: UpdateMetrics | TextMetrics, cohort = ''): Promise<void> {
     if (!isText(metrics)) for (const line of this.#entropy.look(metrics)) tell(line)
     if (this.#definitions.length === 0) return
     this.#loggers ??= this.#open(update - 1)
+    const opened = this.#loggers
     this.isDone = false
-    this.#loggers.log(entryOf(update, isText(metrics) ? textLine(metrics) : metricsLine(metrics), cohort))
+    const line = isText(metrics) ? textLine(metrics) : metricsLine(metrics)
+    const [loggers, { entryOf }] = await Promise.all([opened, entries()])
+    loggers.log(entryOf(update, line, cohort))
   }
 
   /** Settles when everything so far is written, or has failed. */
   async settled(): Promise<void> {
-    await this.#loggers?.settled()
+    await (await this.#loggers)?.settled()
   }
 
   /** Lets the loggers write their queued updates, and end. */
   async close(): Promise<void> {
-    const loggers = this.#loggers
+    const opened = this.#loggers
     this.#loggers = undefined
-    await loggers?.close(this.isDone ? 'complete' : 'interrupted')
+    await (await opened)?.close(this.isDone ? 'complete' : 'interrupted')
   }
 }
+
+/** Loaded with the first logger. */
+const entries = () => import('../../telemetry/loggers/entry.ts')
 
 function tell(message: string): void {
   say(`warning: ${message}`)

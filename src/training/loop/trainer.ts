@@ -20,15 +20,7 @@ import type { ConversationCohort } from '../../world/conversations/cohort.ts'
 import { loadForConversations, type World } from '../../world/world.ts'
 import type { BackendRecord, Manifest } from '../folder/checkpoint.ts'
 import type { RunRecord } from '../folder/run-record.ts'
-import {
-  compare,
-  differences,
-  folderOf,
-  restoreTensors,
-  type SavedState,
-  savedTensors,
-  splitState,
-} from '../folder/snapshot.ts'
+import { compare, folderOf, type SavedState, savedTensors, splitState } from '../folder/snapshot.ts'
 import { TrainerFolder } from '../folder/trainer-folder.ts'
 import { type LearnOptions, learnOptions } from '../recorded/learn-options.ts'
 import type { TextMetrics } from '../text/evaluate/metrics.ts'
@@ -212,7 +204,7 @@ export class Trainer<C extends Cohort = Cohort> {
         since = performance.now()
         if (metrics === undefined) continue // It was stopped, so it is done.
         if (this.#trace !== undefined) this.#sampleMemory()
-        this.#log.log(this.update, metrics, this.#nameOf(training))
+        await this.#log.log(this.update, metrics, this.#nameOf(training))
         yield metrics as MetricsOf<C>
         await nextTurn()
       }
@@ -282,7 +274,7 @@ export class Trainer<C extends Cohort = Cohort> {
       const metrics = await episodes.learnFrom(rollouts, done % rollouts.count, total - done, correction)
       since = performance.now()
       if (this.#trace !== undefined) this.#sampleMemory()
-      this.#log.log(this.update, metrics)
+      await this.#log.log(this.update, metrics)
       yield metrics as MetricsOf<C>
       await nextTurn()
     }
@@ -435,6 +427,7 @@ export class Trainer<C extends Cohort = Cohort> {
     const source = folderOf('trainer.restore(folder)', folder, this.folder)
     for (const training of this.#trainings) training.checkBetween('trainer.restore()')
     const { readCheckpoint } = await import('../folder/checkpoint.ts')
+    const { differences, restoreTensors } = await import('../folder/restore-tensors.ts')
     const { path, manifest, tensors } = await readCheckpoint(source, number)
     const subject = `checkpoint ${path}`
     const warnings = this.#compareCheckpoint(subject, manifest)
