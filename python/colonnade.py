@@ -204,6 +204,17 @@ def json_of(space, what):
     raise TypeError(f"{what}: got {space}, expected a Box, or choices: Discrete, MultiDiscrete, MultiBinary, or a Dict or Tuple of them")
 
 
+def named_parts(space, name=None):
+    """What the elements of a flattened space are, in their order: `spaces.flatten` has choices one-hot."""
+    if isinstance(space, (spaces.Dict, spaces.Tuple)):
+        names = space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces))
+        inner = zip(names, parts_of(space))
+        return [part for key, each in inner for part in named_parts(each, str(key) if name is None else f"{name}.{key}")]
+    name = "observation" if name is None else name
+    is_choice = isinstance(space, (spaces.Discrete, spaces.MultiDiscrete))
+    return [{"name": name, "space": json_of(space if is_choice else spaces.utils.flatten_space(space), f"observation {name}")}]
+
+
 def flattener(space):
     """The box of a space's observations, and the function that gives one of them for it."""
     if isinstance(space, spaces.Box):
@@ -311,7 +322,8 @@ class GymnasiumServer(Server):
         self.make = lambda: gymnasium.make(options["id"], **options.get("kwargs", {}))
         env = self._envs[0] = self.make()
         flat, self._flatten = flattener(env.observation_space)
-        self.hello = self.told(flat, env.action_space, env.spec.max_episode_steps, env.spec.reward_threshold)
+        more = {} if isinstance(env.observation_space, spaces.Box) else {"parts": named_parts(env.observation_space)}
+        self.hello = self.told(flat, env.action_space, env.spec.max_episode_steps, env.spec.reward_threshold, **more)
 
     def reset(self, place, env, seed):
         seen, _ = env.reset(seed=seed)

@@ -7,6 +7,7 @@ import {
   discrete,
   multiDiscrete,
   type Space,
+  sideBySide,
   spaceToJson,
   spaceType,
   spaceWidth,
@@ -164,9 +165,32 @@ describe('a dict of spaces', () => {
     })
   })
 
-  test('is refused without parts, and of bytes', () => {
+  test('keeps the order in which its parts are listed, also where names are numbers', () => {
+    const { parts } = sideBySide([
+      ['10', discrete(2)],
+      ['9', discrete(3)],
+    ])
+    expect(parts!.map(({ name, from }) => [name, from])).toEqual([
+      ['10', 0],
+      ['9', 2],
+    ])
+  })
+
+  test('may have as many elements as a picture', () => {
+    const space = dict({ picture: box({ low: 0, high: 1, shape: [400, 500] }), room: discrete(2) })
+    expect([spaceWidth(space), space.parts![1]!.from]).toEqual([200002, 200000])
+  })
+
+  test('is refused without parts, of bytes, with a part for critics alone, and with a name twice', () => {
     expect(() => dict({})).toThrow('spaces of dict: got {}, expected one or more spaces by name')
     const bytes = box({ low: 0, high: 255, shape: [4], type: 'u8' })
     expect(() => dict({ screen: bytes })).toThrow('dict screen: got a box of bytes, expected a box of f32, or choices')
+    const split = box({ low: 0, high: 1, shape: [4], criticOnly: 1 })
+    expect(() => dict({ all: split })).toThrow(
+      'dict all: got a box with a part for critics alone, expected a box of f32',
+    )
+    expect(() => dict({ a: dict({ b: discrete(2) }), 'a.b': discrete(3) })).toThrow(
+      'spaces of dict: got two parts named a.b, expected a name for each',
+    )
   })
 })

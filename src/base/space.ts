@@ -127,27 +127,37 @@ export function box(bounds: {
 /**
  * Several observations side by side in one box of f32, with their names: boxes as they are, choices one-hot, as Gymnasium flattens a `Dict`.
  * `parts` says where each begins; those of a `dict` within it are named `outer.inner`.
- * @throws InputError for no space, and for a box of bytes.
+ * @throws InputError for no space, a name twice, a box of bytes, and one with a part for critics alone.
  *
  * @example dict({ room: discrete(16), speed: box({ low: -1, high: 1, shape: [2] }) }) // 18 elements, speed from 16 on.
  */
 export function dict(spaces: Readonly<Record<string, Space>>): BoxSpace {
   checkGiven('spaces of dict', spaces, [])
+  return sideBySide(Object.entries(spaces))
+}
+
+/** The same of spaces in an order of their own, which the keys of an object do not keep if some are numbers. */
+export function sideBySide(spaces: readonly (readonly [name: string, space: Space])[]): BoxSpace {
   const parts: SpacePart[] = []
-  const [low, high]: [number[], number[]] = [[], []]
-  for (const [name, space] of Object.entries(spaces)) {
-    if (observationType(space) === 'u8')
-      throw new InputError(`dict ${name}`, 'a box of bytes', 'a box of f32, or choices')
-    const from = low.length
+  let [low, high]: [readonly number[], readonly number[]] = [[], []]
+  for (const [name, space] of spaces) {
     const isBox = space.kind === 'box'
+    if (isBox && (space.type === 'u8' || space.criticOnly !== undefined)) {
+      const got = space.type === 'u8' ? 'a box of bytes' : 'a box with a part for critics alone'
+      throw new InputError(`dict ${name}`, got, 'a box of f32, or choices')
+    }
+    const from = low.length
     const width = isBox ? spaceWidth(space) : choiceSizes(space).reduce((sum, size) => sum + size, 0)
-    low.push(...(isBox ? space.low : new Array<number>(width).fill(0)))
-    high.push(...(isBox ? space.high : new Array<number>(width).fill(1)))
+    low = low.concat(isBox ? space.low : new Array<number>(width).fill(0))
+    high = high.concat(isBox ? space.high : new Array<number>(width).fill(1))
     const inner = isBox ? space.parts : undefined
     if (inner === undefined) parts.push({ name, from, width, space })
     else parts.push(...inner.map((part) => ({ ...part, name: `${name}.${part.name}`, from: from + part.from })))
   }
-  if (parts.length === 0) throw new InputError('spaces of dict', show(spaces), 'one or more spaces by name')
+  if (parts.length === 0) throw new InputError('spaces of dict', '{}', 'one or more spaces by name')
+  const names = parts.map(({ name }) => name)
+  const twice = names.find((name, i) => names.indexOf(name) < i)
+  if (twice !== undefined) throw new InputError('spaces of dict', `two parts named ${twice}`, 'a name for each')
   return { ...box({ low, high }), parts }
 }
 

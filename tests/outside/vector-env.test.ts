@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { checkEnvironment, fromGymnasium } from '../../dist/src/entries/environments.js'
 import {
+  type BoxSpace,
   collect,
   createTrainer,
   createWorld,
@@ -106,7 +107,21 @@ describe('fromGymnasium', () => {
   test('gives a space of several choices, nested or not, what each head chose', async () => {
     const environment = fromGymnasium({ id: 'gymnasium_faults:Choices-v0', python })()
     expect(environment.actionSpace).toEqual({ kind: 'multi-discrete', sizes: [2, 2, 2, 3, 2, 3, 4, 2] })
-    const { action, reward } = await recorded(environment, 3, 20)
+    const { action, reward, observation } = await recorded(environment, 3, 20)
+    // What Gymnasium flattens keeps its names: a place, two choices, two lamps and a room of which the second choice follows.
+    const { parts } = environment.observationSpace as BoxSpace
+    expect(parts!.map(({ name, from, width, space }) => [name, from, width, space.kind])).toEqual([
+      ['inner.0', 0, 2, 'box'],
+      ['inner.1', 2, 5, 'multi-discrete'],
+      ['lamps', 7, 2, 'box'],
+      ['room', 9, 4, 'discrete'],
+    ])
+    for (let row = 0; row < 60; row++) {
+      const seen = [...observation.subarray(13 * row, 13 * row + 13)]
+      const room = seen.indexOf(1, 9) - 9
+      expect([seen.slice(2, 4).includes(1), seen.indexOf(1, 4) - 4]).toEqual([true, room % 3])
+      expect(seen.slice(2).every((x) => x === 0 || x === 1)).toBe(true)
+    }
     expect(new Set(action)).toEqual(new Set([0, 1, 2, 3]))
     for (const [row, given] of reward.entries()) {
       const digits = [...action.subarray(8 * row, 8 * row + 8)]

@@ -40,7 +40,13 @@ class Fault(gymnasium.Env):
 class Choices(gymnasium.Env):
     """Of many heads: the reward names what was chosen in each, as digits of a number in base 4."""
 
-    observation_space = spaces.Box(-1, 1, (2,))
+    observation_space = spaces.Dict(
+        {
+            "inner": spaces.Tuple((spaces.Box(-1, 1, (2, 1)), spaces.MultiDiscrete([2, 3]))),
+            "lamps": spaces.MultiBinary(2),
+            "room": spaces.Discrete(4, start=7),
+        }
+    )
     action_space = spaces.Dict(
         {
             "buttons": spaces.MultiBinary((3,)),
@@ -61,7 +67,9 @@ class Choices(gymnasium.Env):
         return self._seen(), float(sum(int(digit) * 4**k for k, digit in enumerate(digits))), False, False, {}
 
     def _seen(self):
-        return self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        two, room = self.np_random.integers(2, size=3), int(self.np_random.integers(4))
+        place = self.np_random.uniform(-1, 1, (2, 1)).astype(np.float32)
+        return {"inner": (place, np.array([two[0], room % 3])), "lamps": two[1:].astype(np.int8), "room": 7 + room}
 
 
 gymnasium.register("Choices-v0", Choices, max_episode_steps=50)

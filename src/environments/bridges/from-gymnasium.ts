@@ -14,7 +14,7 @@ const script = scriptOf('colonnade.py', 'numpy and gymnasium')
 
 /**
  * An environment of Gymnasium, stepped by Python, with the spaces, time limit and dynamics of `gymnasium.make`. Observations that are not
- * a box are flattened as in Gymnasium. Observation bounds are not enforced, because environments do not respect them.
+ * a box are flattened as in Gymnasium, and their parts keep their names (`observationSpace.parts`). Observation bounds are not enforced, because environments do not respect them.
  * @throws InputError if Python cannot run or lacks Gymnasium or the environment (on creation), and for wrong options. An exception of an
  * environment is reported with the lane, episode and step; a process that died or exceeded `timeoutSeconds`, with Python's last output.
  * @example

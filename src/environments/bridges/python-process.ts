@@ -15,7 +15,7 @@ import {
 } from '../../base/files/column-file.ts'
 import { parseObject } from '../../base/files/files.ts'
 import { ownFile } from '../../base/files/own-files.ts'
-import { box, discrete, multiDiscrete, type Space } from '../../base/space.ts'
+import { type BoxSpace, box, discrete, multiDiscrete, type Space, sideBySide } from '../../base/space.ts'
 
 /** A space in Python's description. */
 type ToldSpace =
@@ -31,6 +31,8 @@ type ToldSpace =
 /** What Python says of an environment. */
 export interface Told {
   readonly observationSpace: Extract<ToldSpace, { kind: 'box' }>
+  /** What the elements of an observation are, in order, if its space was flattened. */
+  readonly parts?: readonly { readonly name: string; readonly space: ToldSpace }[]
   readonly actionSpace: ToldSpace
   readonly maxEpisodeSteps: number | null
   readonly returnThreshold: number | null
@@ -98,6 +100,16 @@ export function spaceOf(space: ToldSpace): Space {
   if (space.kind === 'discrete') return discrete(space.n)
   if (space.kind === 'multi-discrete') return multiDiscrete(space.sizes)
   return box({ shape: space.shape, low: space.low.map(bound), high: space.high.map(bound) })
+}
+
+/** The space of observations: boxes without bounds, which environments do not respect, and one-hot choices. */
+export function observationSpaceOf({ observationSpace, parts, criticOnly = 0 }: Told): BoxSpace {
+  const unbounded = (shape: readonly number[], last = 0) =>
+    box({ shape, low: Number.NEGATIVE_INFINITY, high: Number.POSITIVE_INFINITY, criticOnly: last })
+  if (parts === undefined) return unbounded(observationSpace.shape, criticOnly)
+  return sideBySide(
+    parts.map(({ name, space }) => [name, space.kind === 'box' ? unbounded(space.shape) : spaceOf(space)]),
+  )
 }
 
 /** Parses a number of Python; `inf` is infinite. */

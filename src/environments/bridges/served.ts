@@ -7,10 +7,10 @@
 import { InputError, show } from '../../base/errors.ts'
 import { Stream } from '../../base/random.ts'
 import type { Settings } from '../../base/settings.ts'
-import { box, choiceSizes, type Space, spaceWidth } from '../../base/space.ts'
+import { choiceSizes, type Space, spaceWidth } from '../../base/space.ts'
 import { defineEnvironment, type EnvironmentFactory, type Lanes, type State } from '../environment.ts'
 import { COURSE_START, checkOnFault, type FAULTS, faultTeller, type LedOptions, ledColumns, mix } from './led.ts'
-import { ask, GoneError, Process, RaisedError, type Script, spaceOf } from './python-process.ts'
+import { ask, GoneError, observationSpaceOf, Process, RaisedError, type Script, spaceOf } from './python-process.ts'
 
 /** Options of every environment of Python. */
 export interface ServedOptions<I extends string = string>
@@ -61,7 +61,8 @@ export function defineServed<const I extends string>(
       const expected = 'a whole number ≥ 1, since a lane stores the actions of its episode'
       throw new InputError(`${id} maxEpisodeSteps`, show(steps), expected)
     }
-    return { numPlayers: 1, ...said, actionSpace: spaceOf(actionSpace), maxEpisodeSteps: steps! }
+    const spaces = { observationSpace: observationSpaceOf(said), actionSpace: spaceOf(actionSpace) }
+    return { numPlayers: 1, ...said, ...spaces, maxEpisodeSteps: steps! }
   }
   type Declared = ReturnType<typeof ledColumns> & { readonly seen: readonly ['f32', number]; readonly moves: 'u8' }
   type Columns = State<Declared>
@@ -73,15 +74,12 @@ export function defineServed<const I extends string>(
     presets,
     state: () => {
       const { observationSpace, actionSpace, maxEpisodeSteps, moves } = learn()
-      const elements = observationSpace.shape.reduce((product, side) => product * side, 1)
       // The last observation of each lane, where a fault truncates the episode; not needed otherwise.
-      const seen = onFault === 'stop' ? {} : { seen: ['f32', elements] as const }
+      const seen = onFault === 'stop' ? {} : { seen: ['f32', spaceWidth(observationSpace)] as const }
       return { ...ledColumns(actionSpace, maxEpisodeSteps), ...seen, ...(moves ? { moves: 'u8' } : {}) } as Declared
     },
     make: () => {
-      const { observationSpace: seen, actionSpace, maxEpisodeSteps, returnThreshold, numPlayers, ...said } = learn()
-      const bounds = { low: Number.NEGATIVE_INFINITY, high: Number.POSITIVE_INFINITY }
-      const observationSpace = box({ ...bounds, shape: seen.shape, criticOnly: said.criticOnly ?? 0 })
+      const { observationSpace, actionSpace, maxEpisodeSteps, returnThreshold, numPlayers, ...said } = learn()
       const [width, size] = [spaceWidth(observationSpace), spaceWidth(actionSpace)]
       const numChoices = said.actionMask ? choiceSizes(actionSpace).reduce((sum, each) => sum + each, 0) : 0
       /** The process of each cohort in this thread. */
