@@ -50,6 +50,8 @@ export const prioritizedLevels = defineSystem({
     /** P(level) of those that were played, and its sums up to each level. */
     probability: ['f64', levels],
     cumulative: ['f64', levels],
+    /** Of the levels up to each, those that were not played. */
+    others: ['f64', levels],
     numEpisodes: 'f64',
     numPlayed: 'f64',
   }),
@@ -102,46 +104,63 @@ interface Shared {
   readonly lastEpisode: Float64Array
   readonly probability: Float64Array
   readonly cumulative: Float64Array
+  readonly others: Float64Array
   readonly numEpisodes: Float64Array
   readonly numPlayed: Float64Array
 }
 
 /** Chooses a level by two uniform numbers in [0, 1). */
 function choose(shared: Shared, levels: number, replayMost: number, first: number, second: number): number {
-  const { lastEpisode, cumulative } = shared
+  const { cumulative, others } = shared
   const numPlayed = shared.numPlayed[0]!
   const numOthers = levels - numPlayed
-  if (numOthers > 0 && first >= Math.min(replayMost, numPlayed / levels)) {
-    let left = Math.floor(second * numOthers)
-    for (let level = 0; ; level++) if (lastEpisode[level] === 0 && left-- === 0) return level
-  }
-  const wanted = second * cumulative[levels - 1]!
-  let [low, high] = [0, levels - 1]
+  const isNew = numOthers > 0 && first >= Math.min(replayMost, numPlayed / levels)
+  const wanted = second * (isNew ? numOthers : cumulative[levels - 1]!)
+  if (numPlayed === 0) return Math.floor(wanted) // `others` is not written before the first rollout is over.
+  return Math.min(levels - 1, isNew ? firstAbove(others, Math.floor(wanted)) : firstAbove(cumulative, wanted))
+}
+
+/** The place of the first of rising numbers that is above `bound`; their count if there is none. */
+function firstAbove(numbers: Float64Array, bound: number): number {
+  let [low, high] = [0, numbers.length]
   while (low < high) {
     const middle = (low + high) >>> 1
-    if (cumulative[middle]! > wanted) high = middle
+    if (numbers[middle]! > bound) high = middle
     else low = middle + 1
   }
   return low
 }
 
-/** Writes the probabilities of all levels that were played. */
+/** Writes the probabilities of all levels that were played, and the sums by which `choose` finds a level. */
 function weigh(shared: Shared, levels: number, temperature: number, staleness: number): void {
-  const { score, lastEpisode, probability, cumulative, numEpisodes } = shared
-  const played: number[] = []
-  for (let level = 0; level < levels; level++) if (lastEpisode[level]! > 0) played.push(level)
-  played.sort((a, b) => score[b]! - score[a]! || a - b)
+  const { score, lastEpisode, probability, cumulative, others, numEpisodes } = shared
+  const numPlayed = shared.numPlayed[0]!
+  // Typed arrays sort numbers without a call for each pair, so that a million levels can be ranked after each rollout.
+  const falling = new Float64Array(numPlayed)
+  const numEqual = new Uint32Array(numPlayed + 1)
   const byRank = (rank: number) => (rank + 1) ** (-1 / temperature)
   const age = (level: number) => numEpisodes[0]! - lastEpisode[level]!
-  const ranks = played.reduce((sum, _, rank) => sum + byRank(rank), 0)
-  const ages = played.reduce((sum, level) => sum + age(level), 0)
+  let [count, ranks, ages] = [0, 0, 0]
+  for (let level = 0; level < levels; level++) {
+    if (lastEpisode[level] === 0) continue
+    falling[count] = -score[level]!
+    ranks += byRank(count++)
+    ages += age(level)
+  }
+  falling.sort()
   const ofAge = ages === 0 ? 0 : staleness // A single level that was played is of no age.
-  for (const [rank, level] of played.entries()) {
+  for (let level = levels - 1; level >= 0; level--) {
+    if (lastEpisode[level] === 0) continue
+    const after = firstAbove(falling, -score[level]!)
+    numEqual[after] = numEqual[after]! + 1
+    const rank = after - numEqual[after]! // Of equal scores, that of the lesser level ranks first.
     probability[level] = ((1 - ofAge) * byRank(rank)) / ranks + (ofAge === 0 ? 0 : (ofAge * age(level)) / ages)
   }
-  let sum = 0
+  let [sum, numOthers] = [0, 0]
   for (let level = 0; level < levels; level++) {
+    if (lastEpisode[level] === 0) numOthers++
     sum += probability[level]!
     cumulative[level] = sum
+    others[level] = numOthers
   }
 }
