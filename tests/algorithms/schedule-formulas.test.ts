@@ -15,6 +15,7 @@ import {
   td3,
   td3Network,
 } from '../../dist/src/entries/algorithms.js'
+import { resolveSweepKeys } from '../../dist/src/entries/data.js'
 import { a2c, cartPole, createTrainer, createWorld, mlp, pendulum, ppo } from '../../dist/src/index.js'
 import { sealManifest } from '../../dist/src/training/folder/checkpoint.js'
 import { inProcess } from '../support/command.ts'
@@ -237,4 +238,10 @@ test('a run takes formulas on the command line and in its file, and refuses wron
   expect(right.stderr + right.stdout).not.toContain('error')
   const config = JSON.parse(await readFile(join(folder, 'config.json'), 'utf8'))
   expect(config.algorithm.parameters.entropyCoef).toBe('0.1 * (1 - progress)')
+})
+
+test('a sweep tries a formula with commas in its parentheses as one value', async () => {
+  const formulas = ['if(progress < 0.5, 0.2, 0.1)', 'max(0.1, 0.2 * (1 - progress))']
+  const resolved = await resolveSweepKeys('CartPole-v1', { 'ppo.clipCoef': [...formulas, '0.3'].join(',') })
+  expect(resolved.get('ppo.clipCoef')).toEqual([...formulas, 0.3])
 })

@@ -113,7 +113,7 @@ async function valuesOf(
     }
     const isList = Array.isArray(keys.get(key)?.default)
     const separator = text.includes('|') || isList ? '|' : ','
-    const list = NOT_VARIED.includes(key) ? [text] : text.split(separator)
+    const list = NOT_VARIED.includes(key) ? [text] : splitAt(separator, text)
     if (list.length > 1 && list.some((value) => value === '')) {
       const expected = `values between ${separator === '|' ? 'bars' : 'commas'}, none empty`
       throw new InputError(key, show(text), expected)
@@ -123,6 +123,19 @@ async function valuesOf(
   }
   if ([...values.values()].some(isSeveral)) return values
   throw new InputError('sweep', 'one value of each key', 'a key with several, like ppo.gamma=0.9,0.99')
+}
+
+/** The parts between separators that are in no parentheses, which are those of a formula, like `if(progress < 0.5, 1, 0)`. */
+function splitAt(separator: string, text: string): string[] {
+  const parts = ['']
+  let depth = 0
+  for (const letter of text) {
+    if (letter === '(') depth++
+    else if (letter === ')') depth--
+    if (letter === separator && depth <= 0) parts.push('')
+    else parts[parts.length - 1] += letter
+  }
+  return parts
 }
 
 /**
