@@ -234,7 +234,9 @@ test('a run takes formulas on the command line and in its file, and refuses wron
   expect(wrong.code).not.toBe(0)
   expect(wrong.stderr).toContain('which is -0.0002000000000000002 at progress 0.501, expected a number ≥ 0')
   await expect(readFile(join(folder, 'config.json'))).rejects.toThrow('ENOENT')
-  const right = await inProcess([...words, 'ppo.entropyCoef=0.1 * (1 - progress)'])
+  const rate = ['ppo.learningRateSchedule=constant', 'ppo.learningRate=1e-3 * (1 - progress)']
+  const right = await inProcess([...words, ...rate, 'ppo.entropyCoef=0.1 * (1 - progress)'])
+  expect(right.stderr).toContain('ppo, learning rate 1e-3 * (1 - progress)')
   expect(right.stderr + right.stdout).not.toContain('error')
   const config = JSON.parse(await readFile(join(folder, 'config.json'), 'utf8'))
   expect(config.algorithm.parameters.entropyCoef).toBe('0.1 * (1 - progress)')

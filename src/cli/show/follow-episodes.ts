@@ -14,7 +14,7 @@ export const episodeWords: Words<EpisodeRunDefinition> = {
     const { hidden } = policy.parameters as { hidden?: unknown }
     const layers = Array.isArray(hidden) && hidden.length > 0 ? ` ${hidden.join(' × ')}` : ''
     const rate = algorithm.parameters.learningRate
-    const by = `${algorithm.id}${typeof rate === 'number' ? `, learning rate ${rate}` : ''}`
+    const by = `${algorithm.id}${rate == null ? '' : `, learning rate ${rate}`}`
     const threads = trainer.world.threads.count
     const where = `${group(numLanes)} lanes, ${threads} ${threads === 1 ? 'thread' : 'threads'}, seed ${seed}`
     const row: Row[] = [
