@@ -184,6 +184,24 @@ describe.each([
   })
 })
 
+test('with replayMost 0 each next level is one that was not played before the rollout, until all were', async () => {
+  const { trainer, column } = await begin({ replayMost: 0 })
+  const before = new Set<number>()
+  let chosen = 0
+  for await (const _ of trainer.updates({ totalSteps: 40 * LANES * STEPS })) {
+    const columnOf = (name: string) => trainer.rollout.table.fields.find((field) => field.name === name)!.column
+    const [levels, steps] = [columnOf('prioritizedLevels.level'), columnOf('step')]
+    for (let row = LANES; row < levels.length && before.size < LEVELS; row++) {
+      if (Number(steps[row]) !== 0) continue
+      chosen++
+      expect(before).not.toContain(Number(levels[row]))
+    }
+    for (const [level, last] of column('lastEpisode').entries()) if (last > 0) before.add(level)
+  }
+  expect(before.size).toBe(LEVELS)
+  expect(chosen).toBeGreaterThan(LEVELS / 2)
+})
+
 describe('levels', () => {
   /** The levels and fields of all lanes, after some steps with a system that chooses level `10 · lane + episode`, modulo the number. */
   async function played(seed: number, given: object) {
