@@ -23,6 +23,7 @@ import {
   mlp,
   ppo,
 } from '../../src/index.ts'
+import { temporaryFolder } from '../support/temporary.ts'
 import { rowsOf } from '../support/tiers.ts'
 
 const [PREDATORS, PREY] = [2, 1]
@@ -85,22 +86,28 @@ test('values are those of the observations of all players, actions those of a pl
   world.close()
 })
 
-test('a training has the same bits on several threads', async () => {
-  const trained = async (threads: number) => {
+test('a training has the same bits on several threads, and after a resume', async () => {
+  const trained = async (threads: number, updates: number, folder?: string) => {
     const policy = mlp({ hidden: [8] })
     const world = await createWorld({ environment: chase(), policy, numLanes: 4 * NUM_PLAYERS, seed: 2 })
-    const trainer = createTrainer(world, ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2 }), { threads })
+    const options = { threads, ...(folder === undefined ? {} : { folder }) }
+    const trainer = createTrainer(world, ppo({ numSteps: 15, numMinibatches: 2, updateEpochs: 2 }), options)
     try {
-      for await (const _ of trainer.updates({ totalSteps: 5 * 16 * 12 }));
+      if (folder !== undefined && updates === 5) await trainer.restore()
+      for await (const { update } of trainer.updates({ totalSteps: 5 * 15 * 12 })) if (update === updates) break
+      if (folder !== undefined) await trainer.save()
       return world.cohort().weights.slice()
     } finally {
       trainer.close()
       world.close()
     }
   }
-  const alone = await trained(1)
+  const alone = await trained(1, 5)
   expect(alone.every(Number.isFinite)).toBe(true)
-  expect(await trained(2)).toEqual(alone)
+  expect(await trained(2, 5)).toEqual(alone)
+  const folder = await temporaryFolder()
+  expect(await trained(2, 3, folder)).not.toEqual(alone)
+  expect(await trained(1, 5, folder)).toEqual(alone)
 })
 
 test.each(
