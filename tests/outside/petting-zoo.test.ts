@@ -55,11 +55,16 @@ async function recorded(options: Partial<Parameters<typeof fromPettingZoo>[0]>, 
   }
 }
 
-test.each(['parallel', 'aec'] as const)(
-  'agents that end early see zeros and do nothing until the game is over for all: %s',
-  async (api) => {
+test.each([
+  ['parallel', 'observations'],
+  ['aec', 'observations'],
+  ['parallel', 'infos'],
+  ['aec', 'infos'],
+] as const)(
+  'agents that end early see zeros and do nothing until the game is over for all: %s, with masks in %s',
+  async (api, masks) => {
     const [numGames, numSteps, numPlayers] = [4, 60, 3]
-    const { environment, rollout } = await recorded({ api }, numGames, numSteps)
+    const { environment, rollout } = await recorded({ api, kwargs: { masks } }, numGames, numSteps)
     expect(environment).toMatchObject({ numPlayers, actionMask: true, actionSpace: { kind: 'discrete', n: 3 } })
     const random = new Random(3)
     let [numEnds, early] = [0, 0]
@@ -239,7 +244,9 @@ test('what does not fit is told', () => {
   expect(() => fromPettingZoo({ id: 'petting_zoo_countdown', python })()).toThrow(
     'petting_zoo_countdown maxEpisodeSteps: got null, expected a whole number ≥ 1',
   )
-  expect(fromPettingZoo({ id: 'mpe2.simple_spread_v3', python })().maxEpisodeSteps).toBe(25)
+  const spread = { id: 'mpe2.simple_spread_v3', python }
+  expect(fromPettingZoo(spread)().maxEpisodeSteps).toBe(25)
+  expect(fromPettingZoo({ ...spread, api: 'aec' })().maxEpisodeSteps).toBe(25 * 3)
 })
 
 test('an exception in a game is told with its lane', async () => {

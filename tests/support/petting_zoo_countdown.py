@@ -16,10 +16,13 @@ from pettingzoo.utils import parallel_to_aec
 class Countdown(ParallelEnv):
     metadata = {"name": "countdown_v0"}
 
-    def __init__(self, uneven=False, fault=None):
+    def __init__(self, uneven=False, fault=None, masks="observations"):
         self.possible_agents = [f"player_{i}" for i in range(3)]
         self.agents = []
-        seen = spaces.Dict({"observation": spaces.Box(0, 9, (2,), np.int64), "action_mask": spaces.Box(0, 1, (3,), np.int8)})
+        self._is_masked = masks == "observations"  # Otherwise the masks are in infos.
+        seen = spaces.Box(0, 9, (2,), np.int64)
+        if self._is_masked:
+            seen = spaces.Dict({"observation": seen, "action_mask": spaces.Box(0, 1, (3,), np.int8)})
         self._seen = {agent: seen for agent in self.possible_agents}
         self._acts = {agent: spaces.Discrete(4 if uneven and agent == "player_1" else 3) for agent in self.possible_agents}
         self._fault = fault
@@ -34,7 +37,7 @@ class Countdown(ParallelEnv):
         self.agents = self.possible_agents[1:] if self._fault == "absent" else list(self.possible_agents)
         self._left = {agent: 2 + (seed + i) % 5 for i, agent in enumerate(self.possible_agents)}
         self._steps = 0
-        return self._shown(), {agent: {} for agent in self.agents}
+        return self._shown(), self._infos()
 
     def step(self, actions):
         assert list(actions) == self.agents, actions
@@ -49,16 +52,22 @@ class Countdown(ParallelEnv):
         for agent, action in actions.items():
             assert action + 1 <= self._left[agent], (agent, action)
             self._left[agent] -= action + 1
-        shown = self._shown()
+        shown, infos = self._shown(), self._infos()
         rewards = {agent: 1 + action + 10 * self.possible_agents.index(agent) for agent, action in actions.items()}
         done = {agent: self._left[agent] == 0 for agent in actions}
         ends = {agent: done[agent] and agent != "player_2" for agent in actions}
         cuts = {agent: done[agent] and agent == "player_2" for agent in actions}
         self.agents = [agent for agent in self.agents if not done[agent]]
-        return shown, rewards, ends, cuts, {agent: {} for agent in actions}
+        return shown, rewards, ends, cuts, infos
 
     def _shown(self):
-        return {agent: {"observation": np.array([self._left[agent], self._steps]), "action_mask": self._mask(agent)} for agent in self.agents}
+        seen = {agent: np.array([self._left[agent], self._steps]) for agent in self.agents}
+        if not self._is_masked:
+            return seen
+        return {agent: {"observation": seen[agent], "action_mask": self._mask(agent)} for agent in self.agents}
+
+    def _infos(self):
+        return {agent: {} if self._is_masked else {"action_mask": self._mask(agent)} for agent in self.agents}
 
     def _mask(self, agent):
         if self._fault in ("a short mask", "a large mask"):
