@@ -1,6 +1,5 @@
 /** Ends commands on signals, with exit code 128 plus the signal's number. */
-import { rmSync } from 'node:fs'
-import { mkdtemp } from 'node:fs/promises'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { constants, tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -33,12 +32,14 @@ export function stopped(stop: () => Promise<void>): Promise<void> {
 
 /** Gives `use` a new folder, which is removed when it has settled, and before an end signal ends the process. */
 export async function inTemporaryFolder<T>(name: string, use: (folder: string) => Promise<T>): Promise<T> {
-  const folder = await mkdtemp(join(tmpdir(), `colonnade-${name}-`))
-  const remove = () => rmSync(folder, { recursive: true, force: true })
+  let folder: string | undefined
+  const remove = () => folder !== undefined && rmSync(folder, { recursive: true, force: true })
+  // The handlers come first, and the folder is made at once: a signal between the two would leave it.
   const forget = onEndSignal(() => {
     remove()
     process.exit()
   })
+  folder = mkdtempSync(join(tmpdir(), `colonnade-${name}-`))
   return use(folder).finally(() => {
     forget()
     remove()
