@@ -147,14 +147,19 @@ class ColonnadeVectorEnv(gymnasium.vector.VectorEnv):
 
 
 def parallel_env(environment, seed=0, command=COMMAND, parameters=None):
-    """A game as a pettingzoo.ParallelEnv: its players act at once (`colonnade_pettingzoo.ParallelGame`)."""
-    from colonnade_pettingzoo import ParallelGame
+    """A game as a pettingzoo.ParallelEnv: its players act at once (`colonnade_pettingzoo.ParallelGame`).
 
-    return ParallelGame(environment, seed, command, parameters)
+    environment: an id that `colonnade environments` lists, or the path of a module that exports one environment.
+    command: how Colonnade's command line is called, e.g. ["node", "path/to/dist/src/cli/main.js"].
+    parameters: of the environment, e.g. {"predators": 3}.
+    """
+    from colonnade_pettingzoo import Game, ParallelGame
+
+    return ParallelGame(Game(environment, seed, command, parameters))
 
 
 def aec_env(environment, seed=0, command=COMMAND, parameters=None):
-    """A game as a pettingzoo.AECEnv: its players act one after another (`colonnade_pettingzoo.TurnGame`)."""
+    """A game as a pettingzoo.AECEnv: its players act one after another (`colonnade_pettingzoo.TurnGame`). It has the arguments of `parallel_env`."""
     from colonnade_pettingzoo import aec_game
 
     return aec_game(environment, seed, command, parameters)

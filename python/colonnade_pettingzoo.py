@@ -100,17 +100,12 @@ class Game:
         self._lanes.close()
 
 
-class ParallelGame(ParallelEnv):
-    """A game of Colonnade whose players act at once. In a game in turns, the waiting player's mask allows one choice.
+class Played:
+    """What `ParallelGame` and `TurnGame` share: a game's agents, spaces and state."""
 
-    environment: an id that `colonnade environments` lists, or the path of a module that exports one environment.
-    command: how Colonnade's command line is called, e.g. ["node", "path/to/dist/src/cli/main.js"].
-    parameters: of the environment, e.g. {"predators": 3}.
-    """
-
-    def __init__(self, environment, seed=0, command=("npx", "colonnade"), parameters=None):
-        self._game = game = Game(environment, seed, command, parameters)
-        self.metadata = {"name": game.id, "render_modes": [], "is_parallelizable": True}
+    def __init__(self, game):
+        self._game = game
+        self.metadata = {"name": game.id, "render_modes": [], "is_parallelizable": isinstance(self, ParallelEnv)}
         self.render_mode = None
         self.possible_agents = list(game.agents)
         self.agents = []
@@ -122,6 +117,17 @@ class ParallelGame(ParallelEnv):
 
     def action_space(self, agent):
         return self.action_spaces[agent]
+
+    def state(self):
+        """The observations of all players, one after another."""
+        return self._game.state()
+
+    def close(self):
+        self._game.close()
+
+
+class ParallelGame(Played, ParallelEnv):
+    """A game of Colonnade whose players act at once. In a game in turns, the waiting player's mask allows one choice."""
 
     def reset(self, seed=None, options=None):
         """A new game. With a seed it begins as every other one with that seed does."""
@@ -140,31 +146,9 @@ class ParallelGame(ParallelEnv):
     def _seen(self):
         return {agent: self._game.seen(agent) for agent in self.possible_agents}
 
-    def state(self):
-        """The observations of all players, one after another."""
-        return self._game.state()
 
-    def close(self):
-        self._game.close()
-
-
-class TurnGame(AECEnv):
-    """A game of Colonnade in turns; its arguments are those of `ParallelGame`."""
-
-    def __init__(self, game):
-        self._game = game
-        self.metadata = {"name": game.id, "render_modes": [], "is_parallelizable": False}
-        self.render_mode = None
-        self.possible_agents = list(game.agents)
-        self.agents = []
-        self.observation_spaces, self.action_spaces = game.observation_spaces, game.action_spaces
-        self.state_space = game.state_space
-
-    def observation_space(self, agent):
-        return self.observation_spaces[agent]
-
-    def action_space(self, agent):
-        return self.action_spaces[agent]
+class TurnGame(Played, AECEnv):
+    """A game of Colonnade in turns."""
 
     def reset(self, seed=None, options=None):
         self._game.reset(seed)
@@ -194,21 +178,11 @@ class TurnGame(AECEnv):
         is_over = any(self.terminations.values()) or any(self.truncations.values())
         self.agent_selection = self.agents[0] if is_over else game.mover()
 
-    def state(self):
-        """The observations of all players, one after another."""
-        return self._game.state()
-
-    def close(self):
-        self._game.close()
-
 
 def aec_game(environment, seed, command, parameters):
     """A game in turns as it is played; one whose players act at once as PettingZoo makes them act one after another."""
     game = Game(environment, seed, command, parameters)
-    if game.is_in_turns:
-        return TurnGame(game)
-    game.close()
-    return parallel_to_aec(ParallelGame(environment, seed, command, parameters))
+    return TurnGame(game) if game.is_in_turns else parallel_to_aec(ParallelGame(game))
 
 
 MASK = "action_mask"
