@@ -1,7 +1,15 @@
 /** What people write of a run, in its `notes.json`: a note and tags. */
 import { join } from 'node:path'
 import { InputError, show } from '../../base/errors.ts'
-import { isThere, removeWhole, within, writeWhole } from '../../base/files/files.ts'
+import {
+  isThere,
+  parseObject,
+  RECORD_BYTES,
+  readText,
+  removeWhole,
+  within,
+  writeWhole,
+} from '../../base/files/files.ts'
 
 /** The file in a run's folder. */
 export const NOTES_FILE = 'notes.json'
@@ -31,13 +39,26 @@ export function annotationOf({ note = '', tags = [] }: Readonly<Record<string, u
 
 /**
  * Writes the annotation of a run's folder; an empty one removes the file.
- * @throws InputError for a link, for a run that is there no more, or if it cannot be written.
+ * @throws InputError for a link, for a run that is there no more, for a damaged file, which stays, or if it cannot be written.
  */
 export async function writeAnnotation(folder: string, { note, tags }: Annotation): Promise<void> {
   const path = await within(folder, NOTES_FILE)
   if (!(await isThere(join(folder, 'config.json')))) throw new InputError('run', 'a run that was removed', 'a run')
+  if (await isThere(path)) await refuseDamaged(path)
   if (note === '' && tags.length === 0) await removeWhole(path)
   else await writeWhole(path, [`${JSON.stringify({ note, tags }, null, 2)}\n`])
+}
+
+/** @throws InputError for an annotation that nobody could read, which a person may still mend. */
+async function refuseDamaged(path: string): Promise<void> {
+  try {
+    const before = parseObject(await readText(path, RECORD_BYTES))
+    if (before === null) throw new InputError('text', 'no JSON object', 'a note and tags')
+    annotationOf(before)
+  } catch (cause) {
+    const got = `a damaged file (${(cause as Error).message})`
+    throw new InputError(NOTES_FILE, got, 'one that can be read: mend or remove it first', { cause })
+  }
 }
 
 function described(value: unknown): string {

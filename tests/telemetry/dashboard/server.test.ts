@@ -275,6 +275,25 @@ describe('the page', () => {
         .poll(async () => (await get()).runs[0].notes)
         .toEqual(['notes.json cannot be read (tags: got 7, expected a list of at most 20 words)'])
     })
+
+    test.each([
+      ['{"tags":7}', 'tags: got 7, expected a list of at most 20 words'],
+      ['{"note":"by hand",}', 'no JSON object'],
+      ['{"note":"cut o', 'no JSON object'],
+      ['', 'no JSON object'],
+      ['[]', 'no JSON object'],
+    ])('but does not overwrite or remove the damaged %j', async (text, why) => {
+      const { post, path } = await served()
+      await writeFile(path, text)
+      for (const body of [{ note: 'a' }, {}]) {
+        const [status, message] = await post(body)
+        expect([status, message]).toEqual([400, expect.stringMatching(/^notes\.json: got a damaged file .*$/)])
+        expect(message).toContain(why)
+      }
+      expect(await readFile(path, 'utf8')).toBe(text)
+      await rm(path)
+      expect(await post({ note: 'a' })).toEqual([200, undefined])
+    })
   })
 
   test('is not for a page elsewhere whose name leads here', async () => {
