@@ -10,7 +10,7 @@ import {
 import { rlRates } from '../algorithms/tokens/rl.ts'
 import { sftRates } from '../algorithms/tokens/sft.ts'
 import { markLearned, packBatch } from '../algorithms/tokens/token-batch.ts'
-import { trainedOf } from '../algorithms/tokens/token-learner.ts'
+import { microBatchRows, trainedOf } from '../algorithms/tokens/token-learner.ts'
 import { tokenUpdatePlan } from '../algorithms/tokens/token-thread.ts'
 import { checkOptions, InputError, OptimizerRequiredError, show } from '../base/errors.ts'
 import { resolveSettings, type SettingValues } from '../base/settings.ts'
@@ -30,7 +30,6 @@ import {
   type TrainingBackend,
 } from '../training/backends/backend.ts'
 import { localBackend } from '../training/backends/local-backend.ts'
-import { microBatchRows } from '../training/text/learn/plan.ts'
 import { evaluatorOf, settled } from '../training/text/learn/rl-phase.ts'
 import { tokenForms } from '../training/text/learn/token-forms.ts'
 import { inOwnMemory, prepareUpdate } from '../training/text/learn/token-update.ts'

@@ -38,6 +38,11 @@ import {
 /** Rows of a micro-batch unless a sequence is longer: few, so that every thread has some. Two or four times as many gain at most 6 %. */
 export const MICRO_BATCH_ROWS = 128
 
+/** Rows of a micro-batch: a conversation as long as the context always fits. */
+export function microBatchRows(context: number): number {
+  return Math.max(MICRO_BATCH_ROWS, context - 1)
+}
+
 /** Maximum elements of all gradient slots together, if one slot does not need more: 128 MiB. An object, so that tests can lower it. */
 export const slotRoom = { elements: 2 ** 25 }
 

@@ -312,8 +312,8 @@ export const conversationRun: RunKind<
   resumedKeys,
   override: overridden,
   /** Plans the run, then makes its trainer. */
-  async createTrainer(given, _, onPlan) {
-    const plan = await planTextRun(given)
+  async createTrainer(given, isDrawn, onPlan) {
+    const plan = await planTextRun(given, !isDrawn)
     onPlan(plan)
     const { definition, threads } = plan
     const { environment, policy, rl, settings, engine, backend } = definition

@@ -12,6 +12,8 @@ import { saveTokenizer } from '../../../src/language/tokenizers/tokenizer.ts'
 import { saveTransformer } from '../../../src/language/transformer/folder.ts'
 import { transformerLogprobs } from '../../../src/training/backends/transformer-logprobs.ts'
 import { createTrainer } from '../../../src/training/loop/trainer.ts'
+import { configureRun } from '../../../src/training/run/run.ts'
+import { planTextRun } from '../../../src/training/text/learn/plan.ts'
 import { createWorld } from '../../../src/world/world.ts'
 import { temporaryFolder } from '../../support/temporary.ts'
 
@@ -204,4 +206,28 @@ describe('distillation on given answers', () => {
     )
     expect(() => sft({ teacher: folder, loss: 'dpo' })).toThrow(/sft\.teacher: got ".*", with loss dpo, expected none/)
   })
+})
+
+test('the plan of a run refuses a teacher that cannot be one, by its key, unless a checkpoint goes on', async () => {
+  const small = { threads: '1', 'languageModel.width': '16', 'languageModel.layers': '1', 'languageModel.heads': '2' }
+  const planned = async (keys: Readonly<Record<string, string>>, isNew = true) =>
+    planTextRun(await configureRun('text/reverse', { ...small, ...keys }), isNew)
+  const missing = `${folder}/missing`
+  for (const [key, more] of [
+    ['sft.teacher', { mode: 'sft' }],
+    ['rl.teacher', { mode: 'rl', 'rl.loss': 'distill', 'loss.rewardKlCoef': '1' }],
+  ] as const) {
+    const said = new RegExp(`^${key}, language model: got no folder .*missing, expected an existing folder$`)
+    await expect(planned({ ...more, [key]: missing })).rejects.toThrow(said)
+    await expect(planned({ ...more, [key]: missing }, false)).resolves.toBeDefined()
+    await expect(planned({ ...more, [key]: folder })).resolves.toBeDefined()
+    const context = { ...more, [key]: folder, 'languageModel.context': '400' }
+    await expect(planned(context)).rejects.toThrow(/teacher: got .*, with a context of \d+, expected at least 400$/)
+  }
+  await expect(planned({ mode: 'sft', 'sft.teacher': `vllm:${address}` })).rejects.toThrow('a model in this process')
+  const served = { mode: 'rl', 'rl.loss': 'distill', 'loss.rewardKlCoef': '1', 'rl.teacher': `vllm:${address}` }
+  await expect(planned({ ...served, 'rl.topK': '4' })).rejects.toThrow(
+    'and sampling by temperature, topK, topP or minP',
+  )
+  await expect(planned(served)).resolves.toBeDefined()
 })

@@ -9,7 +9,7 @@ import { type LossDescriptor, readsScores } from '../../../algorithms/losses/los
 import { type DefaultRates, learningRateOf } from '../../../algorithms/optimizers/optimizer.ts'
 import { type RlDefinition, rl, rlRates } from '../../../algorithms/tokens/rl.ts'
 import { ratesOf, sft } from '../../../algorithms/tokens/sft.ts'
-import { MICRO_BATCH_ROWS } from '../../../algorithms/tokens/token-learner.ts'
+import { MICRO_BATCH_ROWS, microBatchRows } from '../../../algorithms/tokens/token-learner.ts'
 import { tokenUpdatePlan, type UpdateSize } from '../../../algorithms/tokens/token-thread.ts'
 import { InputError } from '../../../base/errors.ts'
 import { group } from '../../../base/metrics.ts'
@@ -27,13 +27,9 @@ import type { BackendDefinition, BackendShape } from '../../backends/backend.ts'
 import { localBackend } from '../../backends/local-backend.ts'
 import type { Phases } from '../../loop/trainer-options.ts'
 import type { ConversationRunDefinition } from '../../run/definition.ts'
+import { checkTeacher } from './teacher.ts'
 
-/** Rows of a micro-batch: a conversation as long as the context always fits. */
-export function microBatchRows(context: number): number {
-  return Math.max(MICRO_BATCH_ROWS, context - 1)
-}
-
-/** The same for a step on given answers: those of a pair are in one micro-batch. */
+/** Rows of a micro-batch of a step on given answers: those of a pair are in one. */
 export function lessonRows(context: number, { level }: Pick<LossDescriptor, 'level'>): number {
   return level === 'pair' ? Math.max(MICRO_BATCH_ROWS, 2 * (context - 1)) : microBatchRows(context)
 }
@@ -177,10 +173,10 @@ const LEAST = [
 /**
  * Plans a run and fills in open numbers: for a loaded model's context 0 the most that fits, up to 1,024 tokens; for
  * lanes 0 as many as fit, up to 64; for threads 0 the machine's, or fewer to fit; for a null learning rate the usual
- * one.
- * @throws InputError if nothing fits, with the keys that help; and as `openConversations` does.
+ * one. `isNew`: the run has no checkpoint, so that its teachers are there yet to be used.
+ * @throws InputError if nothing fits, with the keys that help; and as `openConversations` and `checkTeacher` do.
  */
-export async function planTextRun(given: ConversationRunDefinition): Promise<TextRunPlan> {
+export async function planTextRun(given: ConversationRunDefinition, isNew = true): Promise<TextRunPlan> {
   const { environment, policy, settings, engine, backend } = given
   const { numLanes: lanes, segmentation } = settings
   const chosenBy = engine === null ? {} : { engine }
@@ -222,6 +218,8 @@ export async function planTextRun(given: ConversationRunDefinition): Promise<Tex
     const bytes = arenaBytes(plan)
     const room = roomOf(plan, share)
     if (bytes > room) continue
+    const student = { tokenizer: opened.tokenizer, context: size.context, sampling: samplingOf(given.rl) }
+    for (const [name, phase] of Object.entries(isNew ? training : {})) await checkTeacher(name, phase.settings, student)
     const isOne = (key: keyof Size) => size[key] === most[key]
     const chosen = [
       ...(isOpen ? [`context ${size.context} of the model's ${opened.context}`] : []),

@@ -4,16 +4,18 @@
  * Or a model in this process whose whole distributions are the targets of supervised steps.
  */
 import type { TokenBatch } from '../../../algorithms/tokens/token-batch.ts'
+import { microBatchRows } from '../../../algorithms/tokens/token-learner.ts'
 import { InputError, show } from '../../../base/errors.ts'
 import { JsonClient } from '../../../base/http/json-client.ts'
 import { column } from '../../../components/column.ts'
-import { loadLanguageModel } from '../../../language/load-language-model.ts'
+import { type LanguageModelFolder, openLanguageModel } from '../../../language/load-language-model.ts'
 import type { Tokenizer } from '../../../language/tokenizers/tokenizer.ts'
 import { takeColumns } from '../../../language/transformer/memory.ts'
 import { PackedTransformer, packedPlan } from '../../../language/transformer/packed.ts'
+import { rowTaker } from '../../../language/transformer/quantized.ts'
+import type { Sampling } from '../../../language/transformer/sampling.ts'
 import { SoftTargets } from '../../../language/transformer/soft-targets.ts'
 import type { ConversationCohort } from '../../../world/conversations/cohort.ts'
-import { microBatchRows } from './plan.ts'
 
 export interface Teacher {
   /** Writes the log-probability of each of the batch's tokens, at its index; 0 for each sequence's first. */
@@ -31,40 +33,79 @@ const [DEADLINE, RETRIES, AT_ONCE] = [300, 2, 8]
 export async function openTeacher(
   subject: string,
   name: string,
-  student: Pick<ConversationCohort, 'tokenizer' | 'context' | 'sampling'>,
+  student: Student & Pick<ConversationCohort, 'sampling'>,
 ): Promise<Teacher> {
   const [, kind, url] = SERVER.exec(name) ?? []
   if (kind === undefined) return localTeacher(subject, name, student)
-  const { temperature, topK, topP, minP } = student.sampling
-  if (temperature !== 1 || topK !== 0 || topP !== 1 || minP !== 0) {
-    const got = `${name}, and sampling by temperature, topK, topP or minP`
-    throw new InputError(subject, got, 'a model in this process, or sampling without them')
-  }
+  checkSampled(subject, name, student.sampling)
   const client = new JsonClient(url!, { deadline: DEADLINE, retries: RETRIES, apiKey: '' })
   return serverTeacher(client, kind === 'vllm' ? askVllm(await firstModel(subject, client)) : askSglang)
 }
 
 /** Opens a model whose distributions supervised steps learn. @throws InputError as `openTeacher` does, and for a server. */
 export async function openTargets(subject: string, name: string, student: Student): Promise<SoftTargets> {
-  if (!SERVER.test(name)) return new SoftTargets(await openModel(subject, name, student))
-  throw new InputError(subject, name, 'a model in this process: a server tells no whole distributions')
+  checkLocal(subject, name)
+  return new SoftTargets(await openModel(subject, name, student))
+}
+
+/**
+ * Checks what can be known of a phase's teacher before its weights are read, and before a server is asked.
+ * @throws InputError as `openTeacher` does for the teacher of `rl`, and as `openTargets` does for that of `sft`.
+ */
+export async function checkTeacher(
+  phase: string,
+  { teacher }: { readonly teacher: string },
+  student: Student & { readonly sampling: Partial<Sampling> },
+): Promise<void> {
+  if (teacher === '') return
+  const subject = `${phase}.teacher`
+  if (phase === 'sft') checkLocal(subject, teacher)
+  if (SERVER.test(teacher)) checkSampled(subject, teacher, student.sampling)
+  else await openFolder(subject, teacher, student)
 }
 
 type Student = Pick<ConversationCohort, 'tokenizer' | 'context'>
 
 const SERVER = /^(vllm|sglang):(https?:.*)$/
 
-async function openModel(subject: string, folder: string, { tokenizer, context }: Student): Promise<PackedTransformer> {
-  const { model, weights, tokenizer: own } = await loadLanguageModel(folder)
-  checkTokens(subject, folder, own, tokenizer)
-  if (model.shape.contextLength < context) {
-    throw new InputError(subject, `${folder}, with a context of ${model.shape.contextLength}`, `at least ${context}`)
+function checkLocal(subject: string, name: string): void {
+  if (!SERVER.test(name)) return
+  throw new InputError(subject, name, 'a model in this process: a server tells no whole distributions')
+}
+
+function checkSampled(subject: string, name: string, sampling: Partial<Sampling>): void {
+  const { temperature = 1, topK = 0, topP = 1, minP = 0 } = sampling
+  if (temperature === 1 && topK === 0 && topP === 1 && minP === 0) return
+  const got = `${name}, and sampling by temperature, topK, topP or minP`
+  throw new InputError(subject, got, 'a model in this process, or sampling without them')
+}
+
+async function openFolder(
+  subject: string,
+  folder: string,
+  { tokenizer, context }: Student,
+): Promise<LanguageModelFolder> {
+  const opened = await openLanguageModel(folder).catch((cause) => {
+    if (!(cause instanceof InputError)) throw cause
+    throw new InputError(`${subject}, ${cause.subject}`, cause.got, cause.expected, { cause })
+  })
+  checkTokens(subject, folder, opened.tokenizer, tokenizer)
+  const { contextLength } = opened.model.shape
+  if (contextLength < context) {
+    throw new InputError(subject, `${folder}, with a context of ${contextLength}`, `at least ${context}`)
   }
+  return opened
+}
+
+async function openModel(subject: string, folder: string, student: Student): Promise<PackedTransformer> {
+  const { context } = student
+  const { model, openWeights } = await openFolder(subject, folder, student)
+  const { fill } = await openWeights()
   const { columns, kernels } = takeColumns({
     weights: column('f32', model.numParameters),
     packed: packedPlan(model, microBatchRows(context), context),
   })
-  columns.weights.set(weights)
+  fill(rowTaker(model, columns.weights))
   return new PackedTransformer(model, columns.weights, columns.packed, kernels)
 }
 

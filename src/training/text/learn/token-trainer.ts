@@ -16,7 +16,7 @@ import { rlRates } from '../../../algorithms/tokens/rl.ts'
 import { packBatch, type TokenBatch } from '../../../algorithms/tokens/token-batch.ts'
 import {
   alone,
-  MICRO_BATCH_ROWS,
+  microBatchRows,
   TokenLearner,
   type TokenLossSums,
   tokenLearnerPlan,
@@ -196,7 +196,7 @@ export class Trainer {
     const weightBits = bitsOf(network, weights)
     const settings = this.#optimizer ?? resolveSettings('optimizer', trainerOptimizerSettings, {})
     const hasReference = this.#loss?.columns.includes('referenceLogprob') ?? false
-    this.#rows = Math.max(MICRO_BATCH_ROWS, context - 1)
+    this.#rows = microBatchRows(context)
     // A step is made in the trainer's columns and copied to the model when nothing can fail any more.
     const plan = {
       weights: weightBits === 32 ? column('f32', network.numParameters) : quantizedPlan(network, weightBits),
