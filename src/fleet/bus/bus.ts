@@ -1,7 +1,7 @@
 /**
  * The contract of buses: small messages between machines. A queue gives each item to one taker at a time, until the item is acknowledged.
  * Values hold the newest state by key, and others can watch them. Large data goes to a store, and a message has its hash. Every bus passes
- * `tests/support/bus-suite.ts`.
+ * `bus-suite.ts` of the tests.
  */
 import { InputError, show } from '../../base/errors.ts'
 
