@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { deviceNames } from '../../src/policies/devices/device.ts'
+import { whyEnded } from '../ended.ts'
 
 const DOCTOR_MS = 60_000
 
@@ -9,18 +10,18 @@ const DOCTOR_MS = 60_000
 export async function examineDevices(): Promise<object[]> {
   const command = fileURLToPath(new URL('../../src/cli/main.js', import.meta.url))
   return deviceNames.map((name) => {
-    const { stdout, stderr } = spawnSync(process.execPath, [command, 'doctor', name, '--json'], {
+    const ended = spawnSync(process.execPath, [command, 'doctor', name, '--json'], {
       encoding: 'utf8',
       timeout: DOCTOR_MS,
     })
     try {
-      const { devices } = JSON.parse(stdout) as {
+      const { devices } = JSON.parse(ended.stdout) as {
         devices: { status: string; why: string | null; version: string | null }[]
       }
       const { status, why, version } = devices[0]!
       return { name: `tfjs ${name}`, status, why, version }
     } catch {
-      return { name: `tfjs ${name}`, status: 'crashed', why: stderr.trim().split('\n').at(-1), version: null }
+      return { name: `tfjs ${name}`, status: 'crashed', why: whyEnded(ended), version: null }
     }
   })
 }
