@@ -175,13 +175,16 @@ function play(game: Game, builds: readonly [BenchBuild, BenchBuild], numLanes: n
   return happened
 }
 
+function bytesOf(column: ArrayBufferView): Buffer {
+  return Buffer.from(column.buffer, column.byteOffset, column.byteLength)
+}
+
 function same(
   what: string,
   theirs: ArrayBufferView & { length: number },
   ours: ArrayBufferView & { length: number },
 ): void {
-  const bytes = (column: ArrayBufferView) => Buffer.from(column.buffer, column.byteOffset, column.byteLength)
-  if (bytes(theirs).equals(bytes(ours))) return
+  if (bytesOf(theirs).equals(bytesOf(ours))) return
   const [a, b] = [theirs, ours].map((column) => [...(column as unknown as Iterable<number>)])
   const at = a!.findIndex((element, i) => !Object.is(element, b![i]))
   throw new Error(`${what}: element ${at} is ${b![at]}, that of the plain body ${a![at]}`)
@@ -209,6 +212,51 @@ describe.each(Object.entries(games))('%s', (name, game) => {
     expect(rewards).toBeGreaterThan(20)
     expect(ends > 20).toBe(name !== 'freeway')
     expect(seen.size).toBe(game.reached(lanesOf<Columns>(game.make({ stickyActionProbability: 0 }), 1).state).length)
+  })
+
+  // A stranger's checkpoint may hold any numbers, and native code has no bounds of its own.
+  test.each(builds)('writes only the rows of its lanes, whatever their state is (%s)', (build) => {
+    const [numLanes, from, to] = [160, 64, 96] // A place of (255, 255) is 28 rows on.
+    const environment = game.make({ stickyActionProbability: 0.1 })
+    const lanes = lanesOf<Columns>(environment, numLanes, 1, build)
+    const uniform = seeded(7)
+    const some = [0, 1, 5, 9, 10, 16, 31, 32, 127, 200, 254, 255]
+    const columns = () =>
+      [
+        lanes.observation,
+        lanes.reward,
+        lanes.terminated,
+        lanes.action,
+        lanes.lane,
+        ...Object.values(lanes.state),
+      ] as Uint8Array[]
+    const others = () =>
+      columns().flatMap((column) => {
+        const width = column.length / numLanes
+        return [column.slice(0, from * width), column.slice(to * width)]
+      })
+    for (let n = 0; n < numLanes; n++) lanes.laneList[n] = n
+    environment.reset(lanes, lanes.laneList, numLanes)
+    for (let t = 0; t < 200; t++) {
+      for (const [name, column] of Object.entries(lanes.state)) {
+        const width = column.length / numLanes
+        const isWord = column.BYTES_PER_ELEMENT > 1
+        for (let i = from * width; i < to * width; i++) {
+          if (uniform() < 0.5) continue
+          // Of a word few bits, far from its row's, or any.
+          const word = [0, 0, 0, 2 ** Math.floor(uniform() * 32), uniform() * 2 ** 32][Math.floor(uniform() * 5)]!
+          column[i] = isWord ? word : some[Math.floor(uniform() * some.length)]!
+        }
+        if (name === 'isOver') column.fill(t % 4 === 0 ? 1 : 0, from, to)
+      }
+      for (let n = from; n < to; n++) lanes.action[n] = uniform() * game.numActions
+      const before = others()
+      environment.step(lanes, from, to)
+      expect(
+        others().every((column, i) => Buffer.compare(bytesOf(column), bytesOf(before[i]!)) === 0),
+        `step ${t}`,
+      ).toBe(true)
+    }
   })
 })
 

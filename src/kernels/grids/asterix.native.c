@@ -63,7 +63,7 @@ void KERNEL(asterixStep)(uint8_t *restrict x, uint8_t *restrict y, uint8_t *rest
       const size_t each = (size_t)ROWS * n;
       uint8_t *seen = observation + (size_t)ROW * n;
       uint64_t kinds = load8(kind + each), columns = load8(column + each), ways = load8(isRightward + each);
-      int atX = x[n], atY = y[n];
+      int atX = within(0, x[n], LAST), atY = within(1, y[n], ROWS);
       reward[n] = 0;
       if (isOver[n] == 1) {
         show(seen, atX, atY, kinds, columns, ways);

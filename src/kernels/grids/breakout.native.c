@@ -51,16 +51,16 @@ void KERNEL(breakoutStep)(uint8_t *restrict ballX, uint8_t *restrict ballY, uint
     many drawn = {0};
     if (bound > 0) drawn = draw_many(lane, episode, step, 1, first, to, key0, key1).of[0];
     KEPT_LOOP for (int n = first; n < first + MANY && n < to; n++, drawn = rotated(drawn)) {
-      const int x = ballX[n], y = ballY[n];
+      const int x = within(0, ballX[n], LAST), y = within(0, ballY[n], LAST);
       uint8_t *seen = observation + (size_t)ROW * n;
       reward[n] = 0;
       if (y == LAST) {
-        show(seen, x, y, trailX[n], trailY[n], paddle[n], bricks[n]);
+        show(seen, x, y, within(0, trailX[n], LAST), within(0, trailY[n], LAST), within(0, paddle[n], LAST), bricks[n]);
         continue;
       }
       const int act = UPPER(drawn[0]) < bound ? lastAction[n] : action[n];
       lastAction[n] = act;
-      int at = paddle[n];
+      int at = within(0, paddle[n], LAST);
       at += (act == 2) & (at < LAST);
       at -= (act == 1) & (at > 0);
       int turned = direction[n];

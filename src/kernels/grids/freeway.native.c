@@ -60,7 +60,7 @@ void KERNEL(freewayStep)(uint8_t *restrict chicken, uint8_t *restrict moveTimer,
       const size_t car = (size_t)CARS * n;
       const int act = UPPER(drawn[0]) < bound ? lastAction[n] : action[n];
       lastAction[n] = act;
-      int at = chicken[n], waits = moveTimer[n];
+      int at = within(1, chicken[n], LAST), waits = moveTimer[n];
       const bool moves = (act != 0) & (waits == 0);
       const int next = act == 1 ? at - 1 : least(LAST, at + 1);
       at = moves ? next : at;

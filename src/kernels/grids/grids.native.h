@@ -26,6 +26,11 @@ typedef uint8_t bytes __attribute__((vector_size(64), aligned(1)));
 #endif
 typedef uint8_t sixteen __attribute__((vector_size(16), aligned(1)));
 
+/** A number of the state, which may come from a stranger's checkpoint: what is outside of a game's own range would be a place outside of its columns. */
+INLINE int within(int lowest, int value, int highest) {
+  return value < lowest ? lowest : value > highest ? highest : value;
+}
+
 /** Clears an observation of `count` bytes, a constant of at least 64. */
 INLINE void clear_bytes(uint8_t *at, const int count) {
   const int size = sizeof(bytes);

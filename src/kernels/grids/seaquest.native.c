@@ -38,33 +38,32 @@ struct sea {
   int enemies, divers, shots, torpedoes;
 };
 
-INLINE uint8_t *field(uint8_t *seen, const uint8_t *record) {
-  return seen + CHANNELS * (SIDE * record[Y] + record[X]);
-}
+INLINE uint8_t *field(uint8_t *seen, int x, int y) { return seen + CHANNELS * within(0, SIDE * y + x, SIDE * SIDE - 1); }
+INLINE void mark(uint8_t *seen, const uint8_t *record, int channel) { field(seen, record[X], record[Y])[channel] = 1; }
 /** The field behind a moving thing shows its direction. */
 INLINE void mark_trail(uint8_t *seen, const uint8_t *record) {
   const int way = record[RIGHTWARD] == 1 ? -1 : 1;
-  if ((unsigned)(record[X] + way) <= LAST) field(seen, record)[CHANNELS * way + 3] = 1;
+  if ((unsigned)(record[X] + way) <= LAST) field(seen, record[X] + way, record[Y])[3] = 1;
 }
 
 /** With the lists one by one: a structure would be handed over in memory, which is all columns in WebAssembly. */
 SMALL void show(uint8_t *seen, const uint8_t *enemy, int enemies, const uint8_t *diver, int divers, const uint8_t *shot,
                 int shots, const uint8_t *torpedo, int torpedoes, int x, int y, bool right, int oxygen, int aboard) {
   clear_bytes(seen, ROW);
-  uint8_t *boat = seen + CHANNELS * (SIDE * y + x), *gauges = seen + CHANNELS * SIDE * LAST;
-  boat[0] = 1;
-  boat[(right ? -CHANNELS : CHANNELS) + 1] = 1;
+  uint8_t *gauges = seen + CHANNELS * SIDE * LAST;
+  field(seen, x, y)[0] = 1;
+  field(seen, x + (right ? -1 : 1), y)[1] = 1;
   const int air = (oxygen > 0 ? oxygen : 0) * SIDE / OXYGEN;
   UNROLLED for (int k = 0; k < SIDE; k++) gauges[CHANNELS * k + 7] = k < air;
   UNROLLED for (int k = 1; k <= DIVERS_ABOARD; k++) gauges[CHANNELS * (LAST - k) + 8] = k <= aboard;
-  for (int i = 0; i < shots; i++) field(seen, shot + i * FIELDS)[2] = 1;
-  for (int i = 0; i < torpedoes; i++) field(seen, torpedo + i * FIELDS)[4] = 1;
+  for (int i = 0; i < shots; i++) mark(seen, shot + i * FIELDS, 2);
+  for (int i = 0; i < torpedoes; i++) mark(seen, torpedo + i * FIELDS, 4);
   for (; enemies > 0; enemies--, enemy += FIELDS) {
-    field(seen, enemy)[5 + enemy[KIND]] = 1;
+    mark(seen, enemy, enemy[KIND] == FISH ? 5 : 6);
     mark_trail(seen, enemy);
   }
   for (; divers > 0; divers--, diver += FIELDS) {
-    field(seen, diver)[9] = 1;
+    mark(seen, diver, 9);
     mark_trail(seen, diver);
   }
 }
@@ -102,9 +101,10 @@ void KERNEL(seaquestReset)(uint8_t *x, uint8_t *y, uint8_t *isRightward, uint8_t
   }
 }
 
-/** Adds a record, of which it sets the first fields. */
-INLINE uint8_t *add(uint8_t *list, int *length, int x, int y, int right) {
-  uint8_t *end = list + FIELDS * (*length)++;
+/** Adds a record to a list of `size` bytes, and sets its first fields. In a full list, which no game reaches, it replaces the last one. */
+INLINE uint8_t *add(uint8_t *list, int size, int *length, int x, int y, int right) {
+  uint8_t *end = list + least(FIELDS * *length, size - FIELDS);
+  *length = (int)(end - list) / FIELDS + 1;
   end[X] = x;
   end[Y] = y;
   end[RIGHTWARD] = right;
@@ -193,7 +193,7 @@ INLINE int move_enemies(struct sea *sea, int kind, int steps, int x, int y, bool
     if (kind == SUBMARINE) {
       if (enemy[SHOT_TIMER] == 0) {
         enemy[SHOT_TIMER] = TORPEDO_STEPS;
-        if (!gone) add(sea->torpedo, &sea->torpedoes, enemy[X], enemy[Y], enemy[RIGHTWARD]);
+        if (!gone) add(sea->torpedo, TORPEDOES, &sea->torpedoes, enemy[X], enemy[Y], enemy[RIGHTWARD]);
       } else enemy[SHOT_TIMER]--;
     }
     if (met != NULL) {
@@ -220,7 +220,7 @@ INLINE void add_enemy(struct sea *sea, int right, int kind, int y, int steps) {
     const uint8_t *enemy = sea->enemy + i * FIELDS;
     if (enemy[Y] == y && enemy[RIGHTWARD] != right) return;
   }
-  uint8_t *enemy = add(sea->enemy, &sea->enemies, right ? 0 : LAST, y, right);
+  uint8_t *enemy = add(sea->enemy, ENEMIES, &sea->enemies, right ? 0 : LAST, y, right);
   enemy[MOVE_TIMER] = steps;
   enemy[KIND] = kind;
   enemy[SHOT_TIMER] = TORPEDO_STEPS;
@@ -244,9 +244,10 @@ void KERNEL(seaquestStep)(uint8_t *x, uint8_t *y, uint8_t *isRightward, uint8_t 
       uint8_t *seen = observation + (size_t)ROW * n;
       struct sea sea = {
           enemy + (size_t)ENEMIES * n, diver + (size_t)DIVERS * n, shot + (size_t)SHOTS * n, torpedo + (size_t)TORPEDOES * n,
-          numEnemies[n],               numDivers[n],               numShots[n],              numTorpedoes[n],
+          least(numEnemies[n], ENEMIES / FIELDS), least(numDivers[n], DIVERS / FIELDS), least(numShots[n], SHOTS / FIELDS),
+          least(numTorpedoes[n], TORPEDOES / FIELDS),
       };
-      int atX = x[n], atY = y[n], air = oxygen[n], divers = aboard[n], right = isRightward[n];
+      int atX = within(0, x[n], LAST), atY = within(0, y[n], DEEPEST), air = oxygen[n], divers = aboard[n], right = isRightward[n];
       reward[n] = 0;
       if (isOver[n] == 1) {
         SHOW(sea);
@@ -264,11 +265,11 @@ void KERNEL(seaquestStep)(uint8_t *x, uint8_t *y, uint8_t *isRightward, uint8_t 
         const uint32_t draw = (uint32_t)BLOCKS * step[n] + 1;
         const struct words next = next_draws(lane[n], episode[n], draw, STREAM_STEP, key0, key1);
         const bool rightward = IN_HALF(next.of[0][0]);
-        add(sea.diver, &sea.divers, rightward ? 0 : LAST, ROW_OF(next.of[1][0]), rightward)[MOVE_TIMER] = DIVER_MOVE_STEPS;
+        add(sea.diver, DIVERS, &sea.divers, rightward ? 0 : LAST, ROW_OF(next.of[1][0]), rightward)[MOVE_TIMER] = DIVER_MOVE_STEPS;
         dives = DIVER_SPAWN_STEPS;
       }
       if (act == 5 && reloads == 0) {
-        add(sea.shot, &sea.shots, atX, atY, right);
+        add(sea.shot, SHOTS, &sea.shots, atX, atY, right);
         reloads = SHOT_STEPS;
       } else if (act == 1) {
         atX -= atX > 0;

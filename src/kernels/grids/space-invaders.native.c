@@ -62,6 +62,7 @@ void KERNEL(spaceInvadersReset)(uint8_t *cannon, int32_t *aliens, int32_t *shots
 INLINE void drop_bomb(const int32_t *aliens, int32_t *bombs, int cannon) {
   uint32_t columns = 0;
   UNROLLED for (int y = 0; y < SIDE; y++) columns |= aliens[y];
+  columns &= (1 << SIDE) - 1; // A stranger's checkpoint may have more.
   if (columns == 0) return;
   // Those from the cannon's own to the left, and those to its right.
   const uint32_t left = columns & ((2u << cannon) - 1), right = columns >> cannon >> 1;
@@ -88,7 +89,7 @@ void KERNEL(spaceInvadersStep)(uint8_t *restrict cannon, int32_t *restrict alien
     KEPT_LOOP for (int n = first; n < first + MANY && n < to; n++, drawn = rotated(drawn)) {
       int32_t *there = aliens + (size_t)SIDE * n, *up = shots + (size_t)SIDE * n, *down = bombs + (size_t)SIDE * n;
       uint8_t *seen = observation + (size_t)ROW * n;
-      int at = cannon[n];
+      int at = within(0, cannon[n], LAST);
       bool right = isRightward[n] == 1;
       reward[n] = 0;
       if (isOver[n] == 1) {
