@@ -1,10 +1,15 @@
 /** What `languageModel.device=webgpu` refuses by name, before a device is started. */
 import { expect, test } from 'vitest'
 import { startDeviceLearner } from '../../src/algorithms/tokens/device-learner.ts'
+import { sft } from '../../src/algorithms/tokens/sft.ts'
+import { copy } from '../../src/environments/tasks/sequences.ts'
+import { languageModel } from '../../src/language/language-model.ts'
 import { lora } from '../../src/language/transformer/lora.ts'
 import { type TransformerModel, transformer } from '../../src/language/transformer/model.ts'
+import { createTrainer } from '../../src/training/loop/trainer.ts'
 import { configureRun } from '../../src/training/run/run.ts'
 import { planTextRun } from '../../src/training/text/learn/plan.ts'
+import { createWorld } from '../../src/world/world.ts'
 
 const model = transformer({
   ...{ model_type: 'llama', vocab_size: 40, hidden_size: 24, num_hidden_layers: 2, num_attention_heads: 4 },
@@ -75,6 +80,36 @@ test('weights in fewer bits are refused', async () => {
   const refused = startDeviceLearner(options({ weights: {} as never }), 'adam')
   await expect(refused).rejects.toThrow('languageModel.quantize: got fewer bits than 32, and device=webgpu')
 })
+
+test.for([
+  [
+    'adapted, in bf16',
+    { loraRank: 2, quantize: 16 },
+    {},
+    /^languageModel\.quantize: got fewer bits than 32, and device=webgpu, /,
+  ],
+  [
+    'with a cache in bf16',
+    { cacheBits: 16 },
+    {},
+    /^languageModel\.device: got webgpu, and a model with cacheBits=16, /,
+  ],
+  ['with muon', {}, { optimizer: 'muon' }, /^optimizer: got muon, and languageModel\.device=webgpu, expected adam$/],
+] as const)(
+  'a model %s is refused in one sentence: by the plan of a run, and by a trainer',
+  async ([, model, learning, said]) => {
+    const keys = (owner: string, given: object) =>
+      Object.fromEntries(Object.entries(given).map(([key, value]) => [`${owner}.${key}`, String(value)]))
+    const device = 'webgpu'
+    const given = { mode: 'sft', ...keys('languageModel', { device, ...model }), ...keys('sft', learning) }
+    await expect(planTextRun(await configureRun('text/copy', given))).rejects.toThrow(said)
+    const policy = languageModel({ device, width: 16, layers: 1, heads: 2, ...model })
+    const world = await createWorld({ environment: copy(), policy, numLanes: 1, seed: 1 })
+    const trainer = createTrainer(world, sft({ updates: 1, ...learning }))
+    for (let i = 0; i < 2; i++) await expect(trainer.updates().next()).rejects.toThrow(said)
+    trainer.close()
+  },
+)
 
 test.for([
   ['topK', '3'],

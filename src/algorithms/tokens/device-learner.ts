@@ -12,7 +12,7 @@ import type { DeviceMemory, Gpu, ReadySteps } from '../../kernels/webgpu/gpu.ts'
 import { startGpu } from '../../kernels/webgpu/start.ts'
 import { deviceColumn, MAX_GROUPS, Numbers } from '../../kernels/webgpu/step.ts'
 import { inverseTemperaturePlace } from '../../kernels/webgpu/tokens.ts'
-import { activationColumns, checkDeviceModel, deviceRowWidth } from '../../language/transformer/device-plan.ts'
+import { activationColumns, checkDeviceLearning, deviceRowWidth } from '../../language/transformer/device-plan.ts'
 import { transformerSteps } from '../../language/transformer/device-steps.ts'
 import { checkToken } from '../../language/transformer/elements.ts'
 import type { LoraAdapter } from '../../language/transformer/lora.ts'
@@ -50,18 +50,14 @@ export interface DeviceLearnerOptions {
 /** Starts the device. @throws InputError with the reason where it cannot start, and for a model that has no shaders. */
 export async function startDeviceLearner(options: DeviceLearnerOptions, optimizer: string): Promise<DeviceLearner> {
   const { model, weights, adapter } = options
-  checkDeviceModel(model, adapter?.lora ?? null)
-  if (optimizer !== 'adam') throw new InputError('optimizer', `${optimizer}, and languageModel.device=webgpu`, 'adam')
-  if (!(weights instanceof Float32Array)) {
-    throw new InputError('languageModel.quantize', 'fewer bits than 32, and device=webgpu', '32, or device=none')
-  }
+  checkDeviceLearning(model, adapter?.lora ?? null, !(weights instanceof Float32Array), optimizer)
   const gpu = await startGpu()
   const room = Math.floor(gpu.maxColumnBytes / 4)
   if (model.numParameters > room) {
     const got = `webgpu, and a model of ${model.numParameters} parameters`
     throw new InputError('languageModel.device', got, `at most ${room}, for which a buffer of this device has room`)
   }
-  return new DeviceLearner(gpu, options, weights)
+  return new DeviceLearner(gpu, options, weights as Float32Array)
 }
 
 /** The columns on the device and the prepared steps for a block size. */

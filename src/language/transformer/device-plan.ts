@@ -9,8 +9,20 @@ import type { TransformerModel } from './model.ts'
 /** Elements of the column of logits at most, and the fewest of the vocabulary's tokens that it has a row's logits of. */
 const [LOGITS, MIN_CHUNK] = [2 ** 26, 64]
 
-/** @throws InputError for a part of the model that has no shader, by its name. */
-export function checkDeviceModel(model: TransformerModel, lora: LoraModel | null): void {
+/** @throws InputError for a part of the model that has no shader, by its name; for quantized weights; and for an optimizer other than adam. */
+export function checkDeviceLearning(
+  model: TransformerModel,
+  lora: LoraModel | null,
+  isQuantized: boolean,
+  optimizer: string,
+): void {
+  checkDeviceModel(model, lora)
+  if (optimizer !== 'adam') throw new InputError('optimizer', `${optimizer}, and languageModel.device=webgpu`, 'adam')
+  if (!isQuantized) return
+  throw new InputError('languageModel.quantize', 'fewer bits than 32, and device=webgpu', '32, or device=none')
+}
+
+function checkDeviceModel(model: TransformerModel, lora: LoraModel | null): void {
   const { shape, quantizesActivations, cacheBits, parameters } = model
   const parts: readonly (readonly [string, boolean])[] = [
     ['experts', shape.experts !== null],

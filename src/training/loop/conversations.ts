@@ -125,6 +125,8 @@ export class ConversationTraining implements Training<TextMetrics> {
   #isUnderWay = false
   /** The next update waits for it. */
   #waiting: Promise<unknown> = Promise.resolve()
+  /** The backend's start, until a checkpoint is restored: its failure is that of an update. */
+  #started: Promise<void> | null
 
   /** Use `reserveConversations`. */
   constructor(
@@ -162,7 +164,7 @@ export class ConversationTraining implements Training<TextMetrics> {
       columns: cohort.learner as TextLearnerColumns,
     }
     this.#parts = parts
-    parts.backend.start()
+    this.#started = parts.backend.start()
     this.#sft = sft === undefined ? null : new SftPhase(parts, sft)
     this.#rl = rl === undefined ? null : new RlPhase(parts, rl, this.#collector!, () => this.#sft?.done ?? 0)
     const algorithms = [sft, rl].map((algorithm) => algorithm && withoutModule(algorithm))
@@ -210,6 +212,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     this.#advancing = phase
     try {
       await this.#waiting
+      await this.#started
       await this.#team?.wake()
       if (engine.version !== version) await publishWeights(this.#parts, version)
       const started = performance.now() // When the workers have started.
@@ -354,6 +357,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     if (this.#collector !== null && record.admission !== null)
       this.#collector.restore({ ...record, admission: record.admission })
     this.seconds = record.seconds
+    this.#started = null
     await this.#parts.backend.takeUpColumns?.()
     await publishWeights(this.#parts, record.version)
   }

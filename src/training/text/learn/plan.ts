@@ -189,6 +189,11 @@ export async function planTextRun(given: ConversationRunDefinition, isNew = true
   const { definition, notes: rates } = withRates(given, draft)
   const notes = [...rates, ...patience(draft)]
   const training = trainingOf(definition)
+  if (opened.model.device === 'webgpu') {
+    const { checkDeviceLearning } = await import('../../../language/transformer/device-plan.ts')
+    const { optimizer } = (training.sft ?? training.rl)!.settings
+    checkDeviceLearning(opened.model, opened.adapter, opened.weightBits < 32, optimizer)
+  }
   const planOf = ({ context, numLanes, threads }: Size): Plan => {
     const sized = { ...opened, context }
     const options = { ...draft.options, numLanes, sampling: samplingOf(given.rl) }
