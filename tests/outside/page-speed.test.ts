@@ -11,12 +11,12 @@ import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Browser, openChromium, type Page, until } from '../support/chromium.ts'
-import { skipLoudly } from '../support/command.ts'
+import { countFrom, skipLoudly } from '../support/command.ts'
 import { link, root } from '../support/linked-page.ts'
 import { processorSeconds, startedHere } from '../support/processes.ts'
 import { temporaryFolder } from '../support/temporary.ts'
 
-const TURNS = Number(process.env.TURNS ?? 9)
+const TURNS = countFrom('TURNS', 9)
 /** Updates of a turn, and what they train. */
 const WORK = {
   small: { environment: 'cartPole', hidden: [64, 64], numLanes: 16, numSteps: 128, updates: 12 },

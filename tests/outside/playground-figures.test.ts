@@ -1,16 +1,17 @@
 /**
- * How late frames of the playground come while it trains, and how much memory its page has over MINUTES (default 10) of training.
+ * How late frames of the playground come while it trains, and how much memory its page has over MINUTES (default 10) of training;
+ * with MINUTES=0 frames alone.
  * Asked by `npm run bench:playground` alone, which prints the figures; nothing is held to a time here.
  */
 import { readFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Browser, openChromium, type Page } from '../support/chromium.ts'
-import { skipLoudly } from '../support/command.ts'
+import { countFrom, skipLoudly } from '../support/command.ts'
 import { type Served, servePlayground } from '../support/playground.ts'
 import { startedHere } from '../support/processes.ts'
 
-const MINUTES = Number(process.env.MINUTES ?? 10)
+const MINUTES = countFrom('MINUTES', 10, 0)
 const SECONDS = 10
 
 let why = ''
@@ -92,6 +93,7 @@ test(
   'memory while it trains',
   async (context) => {
     if (why !== '') skipLoudly(context, why)
+    if (MINUTES === 0) skipLoudly(context, 'memory of the playground (MINUTES=0 leaves it no time to train)')
     const page = await open('CartPole-v1')
     const seen: { minute: number; steps: number; heapMB: number; residentMiB: number }[] = []
     for (let minute = 0; minute <= MINUTES; minute++) {

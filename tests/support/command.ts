@@ -141,6 +141,13 @@ async function runHere(words: readonly string[], cwd: string): Promise<Ended> {
   }
 }
 
+/** A whole number from an environment variable. @throws Error for another one, before anything is measured. */
+export function countFrom(name: string, usual: number, least = 1): number {
+  const given = process.env[name] ?? String(usual)
+  if (/^\d+$/.test(given) && Number(given) >= least) return Number(given)
+  throw new Error(`${name}: got ${JSON.stringify(given)}, expected a whole number from ${least}`)
+}
+
 /** Reports on the terminal what could not be tested, and why; vitest's skip is silent. */
 export function skipLoudly(context: { skip(note?: string): never }, why: string): never {
   console.warn(`SKIPPED: ${why}`)
