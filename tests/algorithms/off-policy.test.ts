@@ -47,6 +47,29 @@ test('policies that an algorithm cannot learn are refused by name', async () => 
   await expect(begin(dqn(), recurrent({ units: 4 }))).rejects.toThrow(/dqn policy: got a policy with memory/)
 })
 
+// A stranger's checkpoint may hold any numbers, and kernels read and write the rows that they are given.
+test.each<readonly [string, readonly number[], string]>([
+  ['counts', [-5], 'replay: got -5 stored steps'],
+  ['counts', [29.5], 'replay: got 29.5 stored steps'],
+  // The sums above the leaf of row 126, of 128 leaves for 120 rows.
+  [
+    'tree',
+    Array.from({ length: 256 }, (_, i) => (254 >> (7 - Math.floor(Math.log2(i))) === i ? 1e12 : 0)),
+    'row 126 drawn',
+  ],
+  ['tree', new Array(256).fill(Number.NaN), 'row 127 drawn'],
+])('a replay from a changed checkpoint is refused: %s', async (name, values, refusal) => {
+  const world = await createWorld({ environment: cartPole(), policy: qNetwork({ hidden: [4] }), numLanes: 4 })
+  const trainer = createTrainer(world, dqn({ numSteps: 4, batchSize: 32, learningStarts: 8, replayRows: 120 }))
+  const train = async (totalSteps: number) => {
+    for await (const _ of trainer.updates({ totalSteps }));
+  }
+  await train(64)
+  const found = [...world.columns()].find(({ planned }) => planned.name.endsWith(`replay.${name}`))!
+  ;(found.column as Float64Array).set(values)
+  await expect(train(128)).rejects.toThrow(refusal)
+})
+
 test('a loss of one’s own is handed every row of a minibatch once, in blocks', async () => {
   const counts: number[] = []
   const progress: number[] = []

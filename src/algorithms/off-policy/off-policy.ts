@@ -25,7 +25,7 @@ import { checkOptimizer, optimizerSettings, startOptimizer } from '../optimizers
 import { type Schedule, ScheduledValues, scheduleFactor, type WithFormulas, withFormulas } from '../schedule.ts'
 import { descentMetrics, descentSettings, Slots, trainedRange } from '../slots.ts'
 import { offPolicyPlan } from './off-policy-plan.ts'
-import { checkRewards, ReplayCount, startReplay, takeIn } from './replay.ts'
+import { checkDrawn, checkRewards, ReplayCount, startReplay, takeIn } from './replay.ts'
 import { ReplayUndo } from './replay-undo.ts'
 
 /** Defaults in which these algorithms differ. */
@@ -419,6 +419,7 @@ class OffPolicyLearner implements Learner {
     const { key0, key1 } = random
     const step = gradientSteps[0]!
     kernels.drawByPriority(drawn, weight, replay.tree, words, numRows, correction, batchSize, step, key0, key1)
+    checkDrawn(replay, drawn)
   }
 
   /** After an optimizer step, updates the rows' priorities and the target. */

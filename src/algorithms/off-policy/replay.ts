@@ -97,6 +97,9 @@ export function takeIn(
   const numRows = rows.reward.length
   const numBlocks = numRows / numLanes
   const before = counts[ReplayCount.steps]!
+  if (!Number.isSafeInteger(before) || before < 0) {
+    throw new InputError('replay', `${before} stored steps`, 'a whole number of them ≥ 0: the checkpoint was changed')
+  }
   const head = before % numBlocks
   const untilEnd = Math.min(numSteps, numBlocks - head)
   undo.keepRows(head)
@@ -116,6 +119,16 @@ export function takeIn(
     const from = (step % numBlocks) * numLanes
     const count = kernels.listReplayable(replay.listed, rows, from, nStep, numLanes, numRows)
     prioritize(replay, counts[ReplayCount.highest]!, count, kernels, undo)
+  }
+}
+
+/** Kernels read the rows that they are given without a check. @throws InputError for rows that the replay does not have. */
+export function checkDrawn({ rows }: ReplayColumns, drawn: Uint32Array): void {
+  const numRows = rows.reward.length
+  for (const row of drawn) {
+    if (row < numRows) continue
+    const expected = `one of its ${numRows} rows: priorities are not finite, or the checkpoint was changed`
+    throw new InputError('replay', `row ${row} drawn`, expected)
   }
 }
 
