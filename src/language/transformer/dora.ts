@@ -7,15 +7,13 @@
  * with the norms of rows, which count as constants in the gradient, as in the paper (section 4.3) and PEFT. Dropout is of A's
  * input alone, where PEFT also drops that of a part of W x.
  */
-import { widenBf16 } from '../../base/half.ts'
 import type { Random } from '../../base/random.ts'
 import type { Columns } from '../../components/column.ts'
-import { dequantizeRows, dequantizeRows4 } from '../../kernels/bind.ts'
 import type { Kernels } from '../../kernels/kernels.ts'
 import type { forwardPlan } from './forward-plan.ts'
 import { type LoraModel, MAGNITUDE } from './lora.ts'
 import { type LayerWeights, mapParameters, type Projection, sizeOf, viewParameters } from './parameters.ts'
-import { type BaseWeights, nameQuantized } from './quantized.ts'
+import { type BaseWeights, nameQuantized, widenMatrix } from './quantized.ts'
 
 /** Starting weights of an adapter: as `LoraModel.initialize`, and magnitudes that are the norms of the model's rows. */
 export function startAdapter(
@@ -44,12 +42,9 @@ function rowsOf({ base: model }: LoraModel, base: BaseWeights): (name: string) =
   }
   const { matrices } = nameQuantized(model, base)
   return (name) => {
-    const matrix = matrices.get(name)!
-    if (matrix.bits === 16) return widenBf16(matrix.values)
-    const [numOutputs, numInputs] = model.parameters.find((each) => each.name === name)!.shape as [number, number]
-    const rows = new Float32Array(numOutputs * numInputs)
-    if (matrix.bits === 8) dequantizeRows(rows, matrix.values, matrix.scale, numOutputs, numInputs)
-    else dequantizeRows4(rows, matrix.values, numOutputs, numInputs)
+    const parameter = model.parameters.find((each) => each.name === name)!
+    const rows = new Float32Array(sizeOf(parameter))
+    widenMatrix(rows, matrices.get(name)!, parameter.shape)
     return rows
   }
 }

@@ -185,13 +185,18 @@ export function wholeWeights(model: TransformerModel, weights: BaseWeights): Flo
   for (const { name, offset, shape } of model.parameters) {
     const into = whole.subarray(offset, offset + sizeOf({ shape }))
     const matrix = matrices.get(name)
-    const [numOutputs, numInputs] = shape as [number, number]
     if (matrix === undefined) into.set(kept.get(name)!)
-    else if (matrix.bits === 16) into.set(widenBf16(matrix.values))
-    else if (matrix.bits === 8) dequantizeRows(into, matrix.values, matrix.scale, numOutputs, numInputs)
-    else dequantizeRows4(into, matrix.values, numOutputs, numInputs)
+    else widenMatrix(into, matrix, shape)
   }
   return whole
+}
+
+/** Writes a matrix of this shape in f32, into memory of any kind. */
+export function widenMatrix(into: Float32Array, matrix: QuantizedMatrix, shape: readonly number[]): void {
+  const [numOutputs, numInputs] = shape as [number, number]
+  if (matrix.bits === 16) into.set(widenBf16(matrix.values))
+  else if (matrix.bits === 8) dequantizeRows(into, matrix.values, matrix.scale, numOutputs, numInputs)
+  else dequantizeRows4(into, matrix.values, numOutputs, numInputs)
 }
 
 /** A model's weights in f32 from its quantized columns' tensors, named with `prefix`; `subject` is their file. */

@@ -84,8 +84,9 @@ describe('an adapter with magnitudes (DoRA)', () => {
     expect(decoded).toEqual(after.slice(-decoded.length))
   })
 
-  test.each([32, 8, 4] as const)('begins as the model is, in %d bits', async (bits) => {
-    const { model, weights, tokens, offsets } = await golden('qwen2')
+  test.each([32, 16, 8, 4] as const)('begins as the model is, in %d bits', async (bits) => {
+    const { model: given, weights, tokens, offsets } = await golden('qwen2')
+    const model = { ...given, embeddingBits: bits === 16 ? (16 as const) : (32 as const) }
     const fresh = lora(model, { rank: 3, magnitude: true })
     const base = bits === 32 ? weights : takeColumns(quantizedPlan(model, bits)).columns
     setWeights(base as never, model, weights)
