@@ -10,7 +10,6 @@ import {
   trainedOf,
 } from '../../algorithms/tokens/token-learner.ts'
 import { TrainedArray } from '../../algorithms/trained-array.ts'
-import { InputError } from '../../base/errors.ts'
 import { sharedBytes } from '../../base/shared.ts'
 import { column, type Plan, saved } from '../../components/column.ts'
 import { arrayWork } from './array-backend.ts'
@@ -35,8 +34,6 @@ function onThreads({ model, weights, columns, kernels, adapter, team, clock, poo
     ...arrayWork('local', learner.trained),
     forward: (batch, whose, temperature, said) => run(learner.evaluate(batch, temperature, whose, said, counts)),
     forwardBackward: (batch, { loss, totals, given, update }, { temperature, step }) => {
-      if (given.teacher !== undefined && pool !== undefined)
-        throw new InputError('sft.teacher', 'a model, with several learners', 'none, or one learner')
       const work = [batch, loss, totals, given, update, temperature, step] as const
       return pool === undefined ? run(learner.differentiate(...work)) : learner.differentiateWith(pool, run, ...work)
     },

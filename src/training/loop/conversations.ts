@@ -156,7 +156,7 @@ export class ConversationTraining implements Training<TextMetrics> {
     cohort.released = 0
     this.#collector = rl === undefined ? null : collector(world, cohort, rl)
     const pool = this.#collector?.pool
-    if (pool !== undefined) checkShares(cohort, backend, pool)
+    if (pool !== undefined) checkShares(cohort, backend, pool, sft)
     const parts = {
       world,
       cohort,
@@ -413,16 +413,18 @@ function checkSampled({ settings, loss }: RlDefinition, { name, options }: Conve
   }
 }
 
-/** @throws InputError if several processes cannot compute a model's gradients. */
+/** @throws InputError if several processes cannot compute the gradients of a training. */
 function checkShares(
   { name, model, weights, quantized, adapter, learner }: ConversationCohort,
   backend: BackendDefinition,
   { shareCount }: GradientPool,
+  sft: Phases['sft'],
 ): void {
   const { length } = trainedOf(quantized ?? weights, adapter)
   const refused = [
     [backend.id !== localBackend.id, `backend ${backend.id}`, 'backend local'],
     [model.device !== 'none', `languageModel.device ${model.device}`, 'device none'],
+    [(sft?.settings.teacher ?? '') !== '', 'sft.teacher', 'no teacher'],
     [
       ((learner as Partial<TokenLearnerColumns>).gradient?.length ?? 0) < 2 * length,
       `${length} trained weights in ${name}, whose gradient has one slot`,

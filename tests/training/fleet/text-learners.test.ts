@@ -151,7 +151,7 @@ describe('learners of a language model in several processes', () => {
     },
   )
 
-  test('a model with one slot, another backend and a device are refused', async () => {
+  test('a model with one slot, another backend, a device and a teacher of given answers are refused', async () => {
     const { collector } = await place()
     const backend = defineArrayBackend('other', () => ({}) as never)
     await expect(learn({}, { backend, collector: collector(2) })).rejects.toThrow(
@@ -159,6 +159,14 @@ describe('learners of a language model in several processes', () => {
     )
     await expect(learn({ model: { device: 'webgpu' }, drawn: {} }, { collector: collector(2) })).rejects.toThrow(
       'learners: got 2, and languageModel.device webgpu, expected 1, or device none',
+    )
+    const world = await createWorld({
+      ...{ environment: textEnvironmentFactory('text/reverse')(), policy: languageModel({ width: 16, layers: 1 }) },
+      ...{ numLanes: 8, seed: 5, groupSize: 8, sampling },
+    })
+    const phases = [sft({ updates: 1, teacher: '/nowhere' }), rl({ groupSize: 8, ...sampling })]
+    expect(() => createTrainer(world, phases as never, { collector: collector(2) })).toThrow(
+      'learners: got 2, and sft.teacher, expected 1, or no teacher',
     )
     const { elements } = slotRoom
     slotRoom.elements = 0
