@@ -138,7 +138,7 @@ export function rl(
   checkStaleLoss(settings, loss)
   const hasReference = loss.columns.includes('referenceLogprob')
   if (settings.teacher !== '' && !hasReference) {
-    const expected = 'none, or a loss that compares with a reference, like distill'
+    const expected = 'none, or a loss that compares with a reference, like distill with rewardKlCoef=1'
     throw new InputError('rl.teacher', `${settings.teacher}, with loss ${loss.id}`, expected)
   }
   if (settings.teacher === '' && loss.id === 'distill') {
