@@ -5,13 +5,12 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, writeFileSync } from 'node:fs'
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Browser, openChromium, type Page, until } from '../support/chromium.ts'
 import { countFrom, skipLoudly } from '../support/command.ts'
+import { type Served, serveIsolated } from '../support/isolated.ts'
 import { link, root } from '../support/linked-page.ts'
 import { processorSeconds, startedHere } from '../support/processes.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -60,7 +59,7 @@ interface Measured {
 
 let why = ''
 let browser: Browser | undefined
-let server: Server | undefined
+let served: Served | undefined
 let page: Page
 let child: ReturnType<typeof fork> | undefined
 
@@ -84,16 +83,12 @@ beforeAll(async () => {
     'esm',
   )
   const files = new Map(chunks.map(({ fileName, code }) => [`/${fileName}`, code]))
-  server = createServer(({ url }, answer) => {
-    const code = files.get(url!)
-    answer.setHeader('content-type', code === undefined ? 'text/html' : 'text/javascript')
-    answer.setHeader('cross-origin-opener-policy', 'same-origin')
-    answer.setHeader('cross-origin-embedder-policy', 'require-corp')
-    answer.end(code ?? '<!doctype html><title>speed</title>')
+  served = await serveIsolated((path) => {
+    const code = files.get(path)
+    return code === undefined ? ['text/html', '<!doctype html><title>speed</title>'] : ['text/javascript', code]
   })
-  await new Promise<void>((resolve) => server!.listen(0, '127.0.0.1', resolve))
   page = await browser.newPage()
-  await page.goto(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`)
+  await page.goto(served.address)
   const entry = chunks.find(({ isEntry }) => isEntry)!.fileName
   await page.evaluate(`{
     const worker = new Worker('/${entry}', { type: 'module' })
@@ -116,7 +111,7 @@ beforeAll(async () => {
 afterAll(async () => {
   child?.kill()
   await browser?.close()
-  server?.close()
+  served?.close()
 })
 
 /** Measures, and how long the processor was busy with it: of these processes, that which worked most. */

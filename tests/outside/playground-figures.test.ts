@@ -8,7 +8,8 @@ import { loadavg } from 'node:os'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Browser, openChromium, type Page } from '../support/chromium.ts'
 import { countFrom, skipLoudly } from '../support/command.ts'
-import { type Served, servePlayground } from '../support/playground.ts'
+import type { Served } from '../support/isolated.ts'
+import { servePlayground } from '../support/playground.ts'
 import { startedHere } from '../support/processes.ts'
 
 const MINUTES = countFrom('MINUTES', 10, 0)

@@ -9,7 +9,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { SAMPLE } from '../../playground/sample.ts'
 import { type Browser, openChromium, type Page } from '../support/chromium.ts'
 import { skipLoudly } from '../support/command.ts'
-import { type Served, servePlayground } from '../support/playground.ts'
+import type { Served } from '../support/isolated.ts'
+import { servePlayground } from '../support/playground.ts'
 
 /** Of tests that learn: a page is drawn by software where there is no GPU. */
 const TIMEOUT = 600_000

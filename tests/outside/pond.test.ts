@@ -4,7 +4,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Browser, openChromium, until } from '../support/chromium.ts'
 import { skipLoudly } from '../support/command.ts'
-import type { Served } from '../support/playground.ts'
+import type { Served } from '../support/isolated.ts'
 import { servePond } from '../support/pond.ts'
 
 let why = ''

@@ -1,12 +1,10 @@
 /** The pond of examples/pond, linked with three.js and served as Vite would, to a browser. */
 import { readFileSync } from 'node:fs'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { rolldown } from 'rolldown'
 import { cached, installPackages } from './cache.ts'
+import { type Served, serveIsolated } from './isolated.ts'
 import { root } from './linked-page.ts'
-import type { Served } from './playground.ts'
 
 const { dependencies } = JSON.parse(readFileSync(join(root, 'examples/pond/package.json'), 'utf8')) as {
   dependencies: { three: string }
@@ -17,7 +15,9 @@ const THREE = `three@${dependencies.three}`
 export async function servePond(): Promise<Served | { why: string }> {
   const made = await cached(THREE, (path, run) => installPackages(path, run, [THREE]))
   if ('why' in made) return made
-  const files = new Map([['/', ['text/html', readFileSync(join(root, 'examples/pond/index.html'), 'utf8')]]])
+  const files = new Map<string, [string, string]>([
+    ['/', ['text/html', readFileSync(join(root, 'examples/pond/index.html'), 'utf8')]],
+  ])
   // A worker is named by its source.
   for (const name of ['main.js', 'learn.ts']) {
     const bundle = await rolldown({
@@ -34,13 +34,5 @@ export async function servePond(): Promise<Served | { why: string }> {
     const { output } = await bundle.generate({ format: 'esm', entryFileNames: name, minify: true })
     for (const file of output) if (file.type === 'chunk') files.set(`/${file.fileName}`, ['text/javascript', file.code])
   }
-  const server = createServer(({ url }, answer) => {
-    const [type, text] = files.get(url!) ?? ['text/plain', '']
-    answer.setHeader('content-type', type!)
-    answer.setHeader('cross-origin-opener-policy', 'same-origin')
-    answer.setHeader('cross-origin-embedder-policy', 'require-corp')
-    answer.end(text)
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return { address: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, close: () => server.close() }
+  return serveIsolated((path) => files.get(path) ?? ['text/plain', ''])
 }
