@@ -3,7 +3,7 @@
  */
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { checkEnvironment, fromPettingZoo, sharedCritic, wrap } from '../../dist/src/entries/environments.js'
 import {
   collect,
@@ -16,43 +16,22 @@ import {
   Random,
   Stream,
 } from '../../dist/src/index.js'
-import { MAIN, skipLoudly } from '../support/command.ts'
-import { attempt, FARAMA, FARAMA_MODULES, findPython, PYTHON_MS } from '../support/python.ts'
-import { temporaryFolder } from '../support/temporary.ts'
+import { MAIN } from '../support/command.ts'
+import { expectSameBits, recorded, support, useFarama } from '../support/farama.ts'
+import { attempt } from '../support/python.ts'
 
-const support = fileURLToPath(new URL('../support/', import.meta.url))
-
-let why = ''
-let python = ''
-
-beforeAll(async () => {
-  if (import.meta.env.MODE !== 'vector-env') {
-    why = 'PettingZoo (npm run test:vector-env asks it)'
-    return
-  }
-  const found = await findPython(FARAMA, FARAMA_MODULES)
-  if ('why' in found) why = found.why
-  else python = found.python
-  process.env.PYTHONPATH = support // Where `petting_zoo_countdown` is.
-}, PYTHON_MS)
-
-beforeEach((context) => {
-  if (why !== '') skipLoudly(context, why)
-})
+const farama = useFarama('PettingZoo')
 
 /** A game's rollout, with actions by chance. */
-async function recorded(options: Partial<Parameters<typeof fromPettingZoo>[0]>, numGames: number, numSteps: number) {
+async function recordedGame(
+  options: Partial<Parameters<typeof fromPettingZoo>[0]>,
+  numGames: number,
+  numSteps: number,
+) {
+  const { python } = farama
   const environment = fromPettingZoo({ id: 'petting_zoo_countdown', python, maxEpisodeSteps: 40, ...options })()
-  const { numPlayers = 1 } = environment
-  const policy = mlp({ hidden: [4] })
-  const world = await createWorld({ environment, policy, numLanes: numGames * numPlayers, seed: 3 })
-  world.reserve(world.draft(), { numSteps, learner: {} })
-  try {
-    await collect(world, numSteps)
-    return { environment, rollout: (world.cohort() as EpisodeCohort).rollout }
-  } finally {
-    world.close()
-  }
+  const rollout = await recorded(environment, numGames * (environment.numPlayers ?? 1), numSteps)
+  return { environment, rollout }
 }
 
 test.each([
@@ -64,7 +43,7 @@ test.each([
   'agents that end early see zeros and do nothing until the game is over for all: %s, with masks in %s',
   async (api, masks) => {
     const [numGames, numSteps, numPlayers] = [4, 60, 3]
-    const { environment, rollout } = await recorded({ api, kwargs: { masks } }, numGames, numSteps)
+    const { environment, rollout } = await recordedGame({ api, kwargs: { masks } }, numGames, numSteps)
     expect(environment).toMatchObject({ numPlayers, actionMask: true, actionSpace: { kind: 'discrete', n: 3 } })
     const random = new Random(3)
     let [numEnds, early] = [0, 0]
@@ -117,34 +96,15 @@ test.each([
   ['pettingzoo.classic.rps_v2', 'parallel'],
   ['pettingzoo.classic.connect_four_v3', 'aec'],
 ] as const)('%s keeps the contract: %s', (id, api) => {
-  const environment = fromPettingZoo({ id, api, python, maxEpisodeSteps: 25 })()
+  const environment = fromPettingZoo({ id, api, python: farama.python, maxEpisodeSteps: 25 })()
   const { checks } = checkEnvironment(environment, { numLanes: 3 * environment.numPlayers!, steps: 30 })
   expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
 })
 
 test('games come to the same bits in threads and after a resume', async () => {
-  process.env.COLONNADE_TEST_PYTHON = python
+  process.env.COLONNADE_TEST_PYTHON = farama.python
   const { countdown, ticTacToe } = await import(new URL('../support/petting-zoo-games.mjs', import.meta.url).href)
-  const trained = async (make: () => EnvironmentDefinition, updates: number, threads: number, folder?: string) => {
-    const world = await createWorld({ environment: make(), policy: mlp({ hidden: [8] }), numLanes: 12, seed: 3 })
-    const options = { threads, ...(folder === undefined ? {} : { folder }) }
-    const trainer = createTrainer(world, ppo({ numSteps: 7, numMinibatches: 2, updateEpochs: 2 }), options)
-    try {
-      if (folder !== undefined && updates > 2) await trainer.restore()
-      for await (const { update } of trainer.updates({ totalSteps: 20 * 84 })) if (update === updates) break
-      if (folder !== undefined) await trainer.save()
-      return world.cohorts[0]!.weights.slice()
-    } finally {
-      trainer.close()
-      world.close()
-    }
-  }
-  for (const make of [countdown, ticTacToe]) {
-    const whole = await trained(make, 4, 1)
-    const folder = await temporaryFolder()
-    expect(await trained(make, 2, 2, folder)).not.toEqual(whole)
-    expect(await trained(make, 4, 1, folder)).toEqual(whole)
-  }
+  for (const make of [countdown, ticTacToe]) await expectSameBits(make, 12, 7)
 })
 
 /** Mean returns and wins of the lanes that a policy plays, in games that were over within 100 steps; with `isDuel` against moves by chance. */
@@ -196,7 +156,7 @@ const rate = { learningRate: 2e-3, numMinibatches: 8, updateEpochs: 4 }
 test('tic-tac-toe of PettingZoo is learned: most games against moves by chance are won', {
   timeout: LEARN_MS,
 }, async () => {
-  const game = fromPettingZoo({ id: 'pettingzoo.classic.tictactoe_v3', python, maxEpisodeSteps: 9 })()
+  const game = fromPettingZoo({ id: 'pettingzoo.classic.tictactoe_v3', python: farama.python, maxEpisodeSteps: 9 })()
   const weights = await learned(game, ppo({ ...rate, numSteps: 32, gamma: 1, entropyCoef: 0.02 }), 60_000)
   const [trained, byChance] = [await evaluated(game, weights, true), await evaluated(game, null, true)]
   expect(trained.episodes).toBeGreaterThan(300)
@@ -205,7 +165,7 @@ test('tic-tac-toe of PettingZoo is learned: most games against moves by chance a
 })
 
 test('simple_spread is learned by a critic that sees all players', { timeout: LEARN_MS }, async () => {
-  const game = wrap(fromPettingZoo({ id: 'mpe2.simple_spread_v3', python })(), sharedCritic())
+  const game = wrap(fromPettingZoo({ id: 'mpe2.simple_spread_v3', python: farama.python })(), sharedCritic())
   const weights = await learned(game, ppo({ ...rate, numSteps: 100, gamma: 0.95, entropyCoef: 0.01 }), 60_000)
   const [trained, byChance] = [await evaluated(game, weights, false), await evaluated(game, null, false)]
   expect(trained.episodes).toBe(4 * 60)
@@ -214,7 +174,7 @@ test('simple_spread is learned by a critic that sees all players', { timeout: LE
 
 test('critics see the state of the game, actors do not', async () => {
   const [numGames, numSteps, numPlayers, own] = [2, 30, 3, 18]
-  const { environment, rollout } = await recorded({ id: 'mpe2.simple_spread_v3', state: true }, numGames, numSteps)
+  const { environment, rollout } = await recordedGame({ id: 'mpe2.simple_spread_v3', state: true }, numGames, numSteps)
   expect(environment.observationSpace).toMatchObject({ shape: [own + numPlayers * own], criticOnly: numPlayers * own })
   const width = own + numPlayers * own
   // The state of this game is what its players see, one after another.
@@ -231,6 +191,7 @@ test('critics see the state of the game, actors do not', async () => {
 })
 
 test('what does not fit is told', () => {
+  const { python } = farama
   const made = (options: Partial<Parameters<typeof fromPettingZoo>[0]>) => () =>
     fromPettingZoo({ id: 'petting_zoo_countdown', python, maxEpisodeSteps: 9, ...options })()
   expect(made({ kwargs: { uneven: true } })).toThrow(
@@ -250,7 +211,7 @@ test('what does not fit is told', () => {
 })
 
 test('an exception in a game is told with its lane', async () => {
-  await expect(recorded({ kwargs: { fault: 'raises' } }, 2, 4)).rejects.toThrow(
+  await expect(recordedGame({ kwargs: { fault: 'raises' } }, 2, 4)).rejects.toThrow(
     /^environment petting_zoo_countdown, step in lane 0 \(episode 0, step 0\) raised in Python: .*the clock stopped$/s,
   )
 })
@@ -259,13 +220,13 @@ test.each([
   ['a short mask', 'action_mask of player_0: got [1], expected 3 numbers, each 0 or 1'],
   ['a large mask', 'action_mask of player_0: got [5, 5, 5], expected 3 numbers, each 0 or 1'],
 ])('%s is refused', async (fault, message) => {
-  await expect(recorded({ kwargs: { fault } }, 2, 4)).rejects.toThrow(message)
+  await expect(recordedGame({ kwargs: { fault } }, 2, 4)).rejects.toThrow(message)
 })
 
 test.each(['parallel', 'aec'] as const)(
   'a game is over when its agents are, also without one of them: %s',
   async (api) => {
-    const { rollout } = await recorded({ api, kwargs: { fault: 'absent' } }, 2, 40)
+    const { rollout } = await recordedGame({ api, kwargs: { fault: 'absent' } }, 2, 40)
     let numEnds = 0
     for (let row = 0; row < 2 * 40 * 3; row += 3) {
       expect([...rollout.observation.subarray(2 * row, 2 * row + 2), rollout.reward[row]]).toEqual([0, 0, 0])
@@ -285,7 +246,7 @@ test.each([
 ])('a game that %s in its second step is truncated for all players where the user says so', async (fault, message) => {
   const told = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
   const [numGames, numSteps] = [2, fault.startsWith('raises') ? 40 : 6]
-  const { rollout } = await recorded(
+  const { rollout } = await recordedGame(
     { kwargs: { fault }, onFault: 'end-episode', timeoutSeconds: 1 },
     numGames,
     numSteps,
@@ -314,7 +275,7 @@ test.each([
 
 test('our games are parallel and AEC environments of PettingZoo, by its own tests', async () => {
   const folder = fileURLToPath(new URL('../../python', import.meta.url))
-  const { code, stdout, stderr } = await attempt(python, [
+  const { code, stdout, stderr } = await attempt(farama.python, [
     join(support, 'petting_zoo.py'),
     folder,
     process.execPath,

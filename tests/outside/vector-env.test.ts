@@ -4,68 +4,26 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { checkEnvironment, fromGymnasium } from '../../dist/src/entries/environments.js'
-import {
-  type BoxSpace,
-  collect,
-  createTrainer,
-  createWorld,
-  type EnvironmentDefinition,
-  mlp,
-  ppo,
-  Random,
-  Stream,
-} from '../../dist/src/index.js'
-import { MAIN, skipLoudly } from '../support/command.ts'
-import { attempt, FARAMA, FARAMA_MODULES, findPython, PYTHON_MS } from '../support/python.ts'
-import { temporaryFolder } from '../support/temporary.ts'
+import { type BoxSpace, Random, Stream } from '../../dist/src/index.js'
+import { MAIN } from '../support/command.ts'
+import { expectSameBits, recorded, support, useFarama } from '../support/farama.ts'
+import { attempt } from '../support/python.ts'
 
-const support = fileURLToPath(new URL('../support/', import.meta.url))
-const policy = mlp({ hidden: [8] })
+const farama = useFarama('Gymnasium')
 
-let why = ''
-let python = ''
-
-beforeAll(async () => {
-  if (import.meta.env.MODE !== 'vector-env') {
-    why = 'Gymnasium (npm run test:vector-env asks it)'
-    return
-  }
-  const found = await findPython(FARAMA, FARAMA_MODULES)
-  if ('why' in found) why = found.why
-  else python = found.python
-  process.env.PYTHONPATH = support // Where `gymnasium_faults` is.
-}, PYTHON_MS)
-
-beforeEach((context) => {
-  vi.restoreAllMocks()
-  if (why !== '') skipLoudly(context, why)
-})
-
-/** The rollout of an environment that learns nothing. */
-async function recorded(environment: EnvironmentDefinition, numLanes: number, numSteps: number) {
-  const world = await createWorld({ environment, policy, numLanes, seed: 3 })
-  world.reserve(world.draft(), { numSteps, learner: {} })
-  const cohort = world.cohorts[0]!
-  if (cohort.kind !== 'episodes') throw new Error('a cohort of episodes')
-  try {
-    await collect(world, numSteps)
-  } finally {
-    world.close()
-  }
-  return cohort.rollout
-}
+beforeEach(() => void vi.restoreAllMocks())
 
 describe('fromGymnasium', () => {
   test('has of each step what the environment says that Python steps by itself', async () => {
-    const rollout = await recorded(fromGymnasium({ id: 'CartPole-v1', python })(), 4, 60)
+    const rollout = await recorded(fromGymnasium({ id: 'CartPole-v1', python: farama.python })(), 4, 60)
     const random = new Random(3)
     for (let n = 0; n < 4; n++) {
       random.draw(Stream.reset, n, 0, 0)
       const actions = Array.from({ length: 60 }, (_, t) => rollout.action[4 * t + n])
       const request = JSON.stringify({ id: 'CartPole-v1', seed: random.words[0], actions })
-      const { stdout } = await attempt(python, [join(support, 'gymnasium_steps.py'), request])
+      const { stdout } = await attempt(farama.python, [join(support, 'gymnasium_steps.py'), request])
       const steps = JSON.parse(stdout) as { observation: number[]; reward: number; ended: boolean }[]
       expect(steps.length).toBeGreaterThan(7)
       for (const [t, { observation, reward, ended }] of steps.entries()) {
@@ -78,34 +36,15 @@ describe('fromGymnasium', () => {
 
   test('comes to the same bits in threads and after a resume, and keeps the contract', async () => {
     const module = new URL('../support/gymnasium-cart.mjs', import.meta.url).href
-    process.env.COLONNADE_TEST_PYTHON = python
+    process.env.COLONNADE_TEST_PYTHON = farama.python
     const { cart } = await import(module)
-    const trained = async (updates: number, threads: number, folder?: string): Promise<Float32Array> => {
-      const world = await createWorld({ environment: cart(), policy, numLanes: 6, seed: 3 })
-      const trainer = createTrainer(world, ppo({ numSteps: 16, numMinibatches: 2, updateEpochs: 2 }), {
-        threads,
-        ...(folder === undefined ? {} : { folder }),
-      })
-      try {
-        if (folder !== undefined && updates > 2) await trainer.restore()
-        for await (const { update } of trainer.updates({ totalSteps: 20 * 96 })) if (update === updates) break
-        if (folder !== undefined) await trainer.save()
-        return world.cohorts[0]!.weights.slice()
-      } finally {
-        trainer.close()
-        world.close()
-      }
-    }
-    const whole = await trained(4, 1)
-    const folder = await temporaryFolder()
-    expect(await trained(2, 2, folder)).not.toEqual(whole)
-    expect(await trained(4, 1, folder)).toEqual(whole)
+    await expectSameBits(cart, 6, 16)
     const { checks } = checkEnvironment(cart(), { numLanes: 8, steps: 40 })
     expect(checks.filter(({ status }) => status === 'failed')).toEqual([])
   })
 
   test('gives a space of several choices, nested or not, what each head chose', async () => {
-    const environment = fromGymnasium({ id: 'gymnasium_faults:Choices-v0', python })()
+    const environment = fromGymnasium({ id: 'gymnasium_faults:Choices-v0', python: farama.python })()
     expect(environment.actionSpace).toEqual({ kind: 'multi-discrete', sizes: [2, 2, 2, 3, 2, 3, 4, 2] })
     const { action, reward, observation } = await recorded(environment, 3, 20)
     // What Gymnasium flattens keeps its names: a place, two choices, two lamps and a room of which the second choice follows.
@@ -131,7 +70,7 @@ describe('fromGymnasium', () => {
 
   const faulty = (fault: string, timeoutSeconds = 60, onFault?: 'end-episode') =>
     fromGymnasium({
-      ...{ id: 'gymnasium_faults:Fault-v0', python, kwargs: { fault }, timeoutSeconds },
+      ...{ id: 'gymnasium_faults:Fault-v0', python: farama.python, kwargs: { fault }, timeoutSeconds },
       ...(onFault === undefined ? {} : { onFault }),
     })()
 
@@ -210,14 +149,14 @@ describe('fromGymnasium', () => {
   )
 
   test('what Gymnasium does not make is told with its words', () => {
-    expect(() => fromGymnasium({ id: 'Nope-v0', python })()).toThrow("Environment `Nope` doesn't exist")
+    expect(() => fromGymnasium({ id: 'Nope-v0', python: farama.python })()).toThrow("Environment `Nope` doesn't exist")
   })
 })
 
 test('ColonnadeVectorEnv is a vector environment of Gymnasium', async () => {
   const folder = fileURLToPath(new URL('../../python', import.meta.url))
   const words = [join(support, 'vector_env.py'), folder, process.execPath, MAIN]
-  const { code, stdout, stderr } = await attempt(python, words)
+  const { code, stdout, stderr } = await attempt(farama.python, words)
   expect(code, stderr).toBe(0)
   const found = JSON.parse(stdout.trimEnd().split('\n').at(-1)!)
   expect(found).toMatchObject({
