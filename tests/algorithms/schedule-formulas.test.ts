@@ -4,19 +4,35 @@ import { dirname, join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 // Workers load compiled files, and what they make must be made of the same ones here.
 import {
+  awr,
+  cql,
   defineOffPolicyAlgorithm,
   defineOnPolicyAlgorithm,
+  discreteCql,
   dqn,
+  iql,
+  iqlNetwork,
   offPolicySettings,
   onPolicySettings,
   qNetwork,
   sac,
   sacNetwork,
   td3,
+  td3bc,
   td3Network,
 } from '../../dist/src/entries/algorithms.js'
 import { resolveSweepKeys } from '../../dist/src/entries/data.js'
-import { a2c, cartPole, createTrainer, createWorld, mlp, pendulum, ppo } from '../../dist/src/index.js'
+import {
+  a2c,
+  bc,
+  cartPole,
+  createTrainer,
+  createWorld,
+  mlp,
+  pendulum,
+  ppo,
+  recordEpisodes,
+} from '../../dist/src/index.js'
 import { sealManifest } from '../../dist/src/training/folder/checkpoint.js'
 import { inProcess } from '../support/command.ts'
 import { temporaryFolder } from '../support/temporary.ts'
@@ -30,6 +46,8 @@ interface Case {
   readonly sizes: Given
   /** The values of its settings in the first half of the training, and in the second. */
   readonly halves: Readonly<Record<string, readonly [number, number]>>
+  /** The rows from which it learns, all in each update; it collects its own without them. */
+  readonly table?: Awaited<ReturnType<typeof recordEpisodes>>
 }
 
 const UPDATES = 6
@@ -72,17 +90,64 @@ const cases: Readonly<Record<string, Case>> = {
   },
 }
 
-async function begin({ algorithm, environment, policy, sizes }: Case, given: Given, threads = 1) {
+/** Episodes of a network that has not learned, as many rows as are whole steps of all lanes. */
+async function recorded(environment: object, episodes: number) {
+  const policy = mlp({ hidden: [8] })
+  const { weights } = (await createWorld({ environment, policy, numLanes: 1, seed: 4 } as never)).cohort()
+  const table = await recordEpisodes({ environment, policy, weights, episodes, seed: 1, explore: true } as never)
+  const numSteps = Math.floor(table.numRows / LANES)
+  return { environment, table, sizes: { numSteps } }
+}
+
+const [fromPendulum, fromCartPole] = [await recorded(pendulum(), 1), await recorded(cartPole(), 12)]
+const stored = { ...sizes, targetInterval: 1, replayRows: 400 }
+const weighed = { ...descent, weightMax: [20, 0.5] } as const
+const recordedCases: Readonly<Record<string, Case>> = {
+  awr: {
+    ...{ ...fromCartPole, algorithm: awr, policy: mlp({ hidden: [8] }) },
+    halves: { ...adam, ...weighed, gaeLambda: [0.95, 0.2], temperature: [1, 0.3], valueCoef: [0.5, 0.1] },
+  },
+  iql: {
+    ...{ ...fromPendulum, algorithm: iql, policy: iqlNetwork({ hidden: [8] }) },
+    sizes: { ...stored, ...fromPendulum.sizes },
+    halves: { ...adam, ...descent, ...replay, expectile: [0.7, 0.9], beta: [3, 0.5], weightMax: [100, 0.5] },
+  },
+  bc: {
+    ...{ ...fromCartPole, algorithm: bc, policy: mlp({ hidden: [8] }) },
+    halves: { ...weighed, beta: [0.5, 3], entropyCoef: [0.01, 0.5] },
+  },
+  td3bc: {
+    ...{ ...fromPendulum, algorithm: td3bc, policy: td3Network({ hidden: [8] }) },
+    sizes: { ...stored, ...fromPendulum.sizes },
+    halves: { ...descent, ...replay, targetNoise: [0.1, 0.6], targetNoiseClip: [0.3, 0.05], alpha: [2.5, 0.5] },
+  },
+  cql: {
+    ...{ ...fromPendulum, algorithm: cql, policy: sacNetwork({ hidden: [8] }) },
+    sizes: { ...stored, ...fromPendulum.sizes, actionSamples: 2 },
+    halves: { ...descent, ...replay, temperature: [0.2, 3], conservativeWeight: [2.5, 0.5] },
+  },
+  discreteCql: {
+    ...{ ...fromCartPole, algorithm: discreteCql, policy: qNetwork({ hidden: [8] }) },
+    sizes: { ...stored, ...fromCartPole.sizes },
+    halves: { ...descent, ...replay, huberDelta: [1, 0.1], conservativeWeight: [1, 0.1] },
+  },
+}
+
+async function begin({ algorithm, environment, policy, sizes, table }: Case, given: Given, threads = 1) {
   const world = await createWorld({ environment, policy, numLanes: LANES, seed: 3 } as never)
   const made = (algorithm as (given: Given) => { readonly numSteps: number })({ ...sizes, ...given })
-  return { world, trainer: createTrainer(world, made as never, { threads }), numSteps: made.numSteps }
+  return { world, trainer: createTrainer(world, made as never, { threads }), numSteps: made.numSteps, table }
 }
 
 type Begun = Awaited<ReturnType<typeof begin>>
 
 /** Trains to the end, or only to update `last`. */
-async function goOn({ world, trainer, numSteps }: Begun, last = UPDATES): Promise<Uint8Array> {
-  for await (const { update } of trainer.updates({ totalSteps: UPDATES * LANES * numSteps })) if (update === last) break
+async function goOn({ world, trainer, numSteps, table }: Begun, last = UPDATES): Promise<Uint8Array> {
+  const updates =
+    table === undefined
+      ? trainer.updates({ totalSteps: UPDATES * LANES * numSteps })
+      : trainer.learn(table, { epochs: UPDATES, done: trainer.update })
+  for await (const { update } of updates) if (update === last) break
   if (last === UPDATES) trainer.close()
   const { weights } = world.cohort() as unknown as { weights: Float32Array }
   return new Uint8Array(weights.slice().buffer)
@@ -112,28 +177,31 @@ async function changedAtHalf(each: Case): Promise<(given: Given) => Promise<Uint
   }
 }
 
-describe.each(rowsOf(Object.entries(cases), 2))('%s with formulas', (id, each) => {
-  test('that change at half the training learns as one that goes on from there with other numbers', async () => {
-    const whole = await goOn(await begin(each, formulasOf(each)))
-    const goOnWith = await changedAtHalf(each)
-    const second = halvesOf(each, 1)
-    expect(await goOnWith(second)).toEqual(whole)
-    // So that a setting which does not change would have been seen.
-    for (const [key, [before]] of Object.entries(each.halves))
-      expect(await goOnWith({ ...second, [key]: before }), key).not.toEqual(whole)
-  })
+describe.each([...rowsOf(Object.entries(cases), 2), ...rowsOf(Object.entries(recordedCases), 1)])(
+  '%s with formulas',
+  (id, each) => {
+    test('that change at half the training learns as one that goes on from there with other numbers', async () => {
+      const whole = await goOn(await begin(each, formulasOf(each)))
+      const goOnWith = await changedAtHalf(each)
+      const second = halvesOf(each, 1)
+      expect(await goOnWith(second)).toEqual(whole)
+      // So that a setting which does not change would have been seen.
+      for (const [key, [before]] of Object.entries(each.halves))
+        expect(await goOnWith({ ...second, [key]: before }), key).not.toEqual(whole)
+    })
 
-  test('has the same bits on three threads, and after a resume', async () => {
-    const whole = await goOn(await begin(each, formulasOf(each)))
-    expect(await goOn(await begin(each, formulasOf(each), 3))).toEqual(whole)
-    const stopped = await begin(each, formulasOf(each))
-    await goOn(stopped, UPDATES / 2 + 1)
-    const folder = dirname(dirname(await stopped.trainer.save(await temporaryFolder())))
-    const resumed = await begin(each, formulasOf(each))
-    await resumed.trainer.restore(folder)
-    expect(await goOn(resumed), id).toEqual(whole)
-  })
-})
+    test('has the same bits on three threads, and after a resume', async () => {
+      const whole = await goOn(await begin(each, formulasOf(each)))
+      expect(await goOn(await begin(each, formulasOf(each), 3))).toEqual(whole)
+      const stopped = await begin(each, formulasOf(each))
+      await goOn(stopped, UPDATES / 2 + 1)
+      const folder = dirname(dirname(await stopped.trainer.save(await temporaryFolder())))
+      const resumed = await begin(each, formulasOf(each))
+      await resumed.trainer.restore(folder)
+      expect(await goOn(resumed), id).toEqual(whole)
+    })
+  },
+)
 
 test('a line and half a cosine of a formula are those of the schedules with these names, to the bit', async () => {
   const each = { ...cases.ppo!, halves: {} }
