@@ -20,7 +20,7 @@ import { MAIN } from '../support/command.ts'
 import { expectSameBits, recorded, support, useFarama } from '../support/farama.ts'
 import { attempt } from '../support/python.ts'
 
-const farama = useFarama('PettingZoo')
+const farama = useFarama(import.meta.env.MODE === 'vector-env' ? '' : 'PettingZoo (npm run test:vector-env asks it)')
 
 /** A game's rollout, with actions by chance. */
 async function recordedGame(

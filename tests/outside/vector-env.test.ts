@@ -11,7 +11,7 @@ import { MAIN } from '../support/command.ts'
 import { expectSameBits, recorded, support, useFarama } from '../support/farama.ts'
 import { attempt } from '../support/python.ts'
 
-const farama = useFarama('Gymnasium')
+const farama = useFarama(import.meta.env.MODE === 'vector-env' ? '' : 'Gymnasium (npm run test:vector-env asks it)')
 
 beforeEach(() => void vi.restoreAllMocks())
 

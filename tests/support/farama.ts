@@ -18,15 +18,12 @@ import { temporaryFolder } from './temporary.ts'
 export const support = fileURLToPath(new URL('./', import.meta.url))
 const policy = mlp({ hidden: [8] })
 
-/** A Python with both, for the tests of a file. `npm run test:vector-env` alone asks it; `what` names what else is skipped. */
-export function useFarama(what: string): { readonly python: string } {
+/** A Python with both, for the tests of a file; `skipped` says why they are skipped, or is empty. */
+export function useFarama(skipped: string): { readonly python: string } {
   const found = { python: '' }
-  let why = ''
+  let why = skipped
   beforeAll(async () => {
-    if (import.meta.env.MODE !== 'vector-env') {
-      why = `${what} (npm run test:vector-env asks it)`
-      return
-    }
+    if (why !== '') return
     const made = await findPython(FARAMA, FARAMA_MODULES)
     if ('why' in made) why = made.why
     else found.python = made.python
