@@ -52,8 +52,9 @@ class Game:
         if missing or len(actions) != len(self.agents):
             raise ValueError(f"{self.id}: got actions for {list(actions)}, expected one for each of {self.agents}")
         for i, agent in enumerate(self.agents):
-            if not self.action_spaces[agent].contains(np.asarray(actions[agent], self.action_spaces[agent].dtype)[()]):
-                raise ValueError(f"{self.id} {agent}: got {actions[agent]}, expected one of {self.action_spaces[agent]}")
+            space, given = self.action_spaces[agent], np.asarray(actions[agent])
+            if not np.can_cast(given.dtype, space.dtype, "same_kind") or not space.contains(given.astype(space.dtype)[()]):
+                raise ValueError(f"{self.id} {agent}: got {actions[agent]}, expected one of {space}")
             if self._sizes is not None:
                 self._check_legal(i, np.atleast_1d(actions[agent]))
             self._columns["action"][i] = actions[agent]

@@ -302,6 +302,7 @@ test('our games are parallel and AEC environments of PettingZoo, by its own test
     missing:
       "PredatorPrey-v0: got actions for ['player_0'], expected one for each of ['player_0', 'player_1', 'player_2', 'player_3']",
     outside: 'PredatorPrey-v0 player_0: got 7, expected one of Discrete(5)',
+    fraction: 'PredatorPrey-v0 player_0: got 1.7, expected one of Discrete(5)',
     illegal: expect.stringMatching(
       /^ConnectFour-v0 player_\d: got action 3, expected a legal one: \[0, 1, 2, 4, 5, 6\]$/,
     ),

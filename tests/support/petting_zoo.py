@@ -56,7 +56,8 @@ while env.agents:
     rewarded += int((reward != 0).sum())
     steps += 1
 found["together"] = {"rewarded": rewarded, "steps": steps}
-for name, wrong in {"missing": {"player_0": 0}, "outside": dict.fromkeys(env.possible_agents, 7)}.items():
+everyone = env.possible_agents
+for name, wrong in {"missing": {"player_0": 0}, "outside": dict.fromkeys(everyone, 7), "fraction": dict.fromkeys(everyone, 1.7)}.items():
     env.reset()
     try:
         env.step(wrong)
