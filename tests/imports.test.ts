@@ -226,7 +226,7 @@ describe('the import table', () => {
     expect(readFileSync(join(root, 'src/base/version.ts'), 'utf8')).toContain(`'${manifest.version}'`)
   })
 
-  test('jsr.json has the version and the entries of package.json, as sources', () => {
+  test('jsr.json has the version and the entries of package.json, as sources, and those that the build writes', () => {
     const [manifest, jsr] = ['package.json', 'jsr.json'].map((file) =>
       JSON.parse(readFileSync(join(root, file), 'utf8')),
     )
@@ -238,5 +238,8 @@ describe('the import table', () => {
     expect(sources.length).toBeGreaterThan(10)
     expect(jsr.exports).toEqual(Object.fromEntries(sources))
     for (const file of Object.values<string>(jsr.exports)) expect(existsSync(join(root, file)), file).toBe(true)
+    // JSR leaves out what git ignores, and the build writes these sources.
+    const made = readFileSync(join(root, '.gitignore'), 'utf8').match(/^src\/.+\.ts$/gm)!
+    expect(jsr.publish.exclude).toEqual(made.map((path) => `!${path}`))
   })
 })
